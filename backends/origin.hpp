@@ -21,7 +21,7 @@ namespace tierfs {
 enum class ObjectKind : std::uint8_t { file = 1, directory = 2, symlink = 3 };
 
 /// Attributes of one name at the origin. `version` names the bytes: ETag on S3,
-/// "dev:ino:size:mtime_ns:ctime_ns" for directories' files; empty for directories. Two equal versions of a
+/// "ino:size:mtime_ns:ctime_ns" for directories' files; empty for directories. Two equal versions of a
 /// key mean equal bytes.
 struct Attributes {
     ObjectKind kind = ObjectKind::file;
