@@ -2,8 +2,8 @@
 #include <rocksdb/cache.h>
 
 #include <algorithm>
+#include <optional>
 #include <system_error>
-#include <variant>
 
 #include "config/log.hpp"
 #include "tiering/index/format.hpp"
@@ -56,18 +56,18 @@ rocksdb::Status get(rocksdb::DB& database, std::string_view key, std::string& va
     return database.Get(rocksdb::ReadOptions(), slice(key), &value);
 }
 
-/// The highest node id that has a record; 0: none.
-NodeId last_node(rocksdb::DB& database) {
+/// The highest node id that has a record; 0: none; nothing when that cannot be read.
+std::optional<NodeId> last_node(rocksdb::DB& database) {
     rocksdb::ReadOptions options;
     options.total_order_seek = true;
     const std::unique_ptr<rocksdb::Iterator> it(database.NewIterator(options));
     it->SeekForPrev(number_key(kNodes, ~NodeId{0}));
-    if (!it->Valid()) return 0;
+    if (!it->status().ok()) return std::nullopt;
+    if (!it->Valid()) return NodeId{0};
     return parse_number_key(kNodes, {it->key().data(), it->key().size()}).value_or(0);
 }
 
-NodeId first_free_node(rocksdb::DB& database, const std::filesystem::path& directory) {
-    const NodeId last = last_node(database);
+NodeId first_free_node(rocksdb::DB& database, NodeId last, const std::filesystem::path& directory) {
     std::string value;
     const rocksdb::Status status = get(database, kNextNodeKey, value);
     if (status.IsNotFound() && last == 0) return kFirstNode;
@@ -127,13 +127,15 @@ Result<std::unique_ptr<Index>> Index::open(const IndexOptions& asked) {
             return fail(ENOSPC, "index " + options.directory.string() + ": " + opened.status.ToString());
         }
         bool is_new = false;
-        const std::string reason =
+        std::string reason =
             opened.database ? unusable(*opened.database, options, is_new) : opened.status.ToString();
+        const auto last = reason.empty() ? last_node(*opened.database) : std::nullopt;
+        if (reason.empty() && !last) reason = "its last node cannot be read";
         if (reason.empty()) {
             if (is_new) {
                 if (auto done = introduce(*opened.database, options); !done) return fail(done.error());
             }
-            const NodeId next = first_free_node(*opened.database, options.directory);
+            const NodeId next = first_free_node(*opened.database, *last, options.directory);
             return std::make_unique<RocksIndex>(options, std::move(opened.database), std::move(opened.cache),
                                                 is_new, next);
         }

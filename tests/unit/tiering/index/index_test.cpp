@@ -43,6 +43,7 @@ class IndexTest : public testing::Test {
     /// Writes a record behind the index's back.
     void poke(const std::string& key, const std::string& value) const {
         rocksdb::Options raw;
+        raw.create_if_missing = true;
         raw.prefix_extractor.reset(rocksdb::NewFixedPrefixTransform(index_format::kPrefixBytes));
         rocksdb::DB* database = nullptr;
         ASSERT_TRUE(rocksdb::DB::Open(raw, options().directory.string(), &database).ok());
@@ -340,7 +341,7 @@ TEST_F(IndexTest, BlocksThatDoNotVerifyAreAbsentNowAndRebuiltNext) {
         const auto index = open();
         std::size_t absent = 0;
         for (NodeId i = 0; i < 20000; ++i) {
-            const auto found = index->find_name(1, "name" + std::to_string(i));
+            const auto found = index->find_node(kFirstNode + i);
             ASSERT_TRUE(found) << found.error().message;
             absent += *found ? 0 : 1;
         }
@@ -375,7 +376,7 @@ TEST_F(IndexTest, GarbledRecordsAreAbsent) {
 
 TEST_F(IndexTest, ALostNextNodeIdGoesOnBehindTheLastNode) {
     put(*open(), 1, "a", 70000);
-    for (const std::string garbage :
+    for (const std::string& garbage :
          {std::string(), std::string(17, '\x01'), index_format::encode_next_node(20)}) {
         poke(std::string(index_format::kNextNodeKey), garbage);
         EXPECT_GT(open()->allocate_node().value(), 70000U);
