@@ -9,6 +9,7 @@ namespace tierfs::iobench {
 /// `status` outlives the parser.
 void add_gen(CLI::App& app, int& status);
 void add_verify(CLI::App& app, int& status);
+void add_run(CLI::App& app, int& status);
 
 /// "iobench: TEXT" on standard error; the exit status 1.
 int complain(const std::string& text);

@@ -85,16 +85,17 @@ void add_gen(CLI::App& app, int& status) {
     auto options = std::make_shared<GenOptions>();
     auto* gen_app = app.add_subcommand("gen", "Make a dataset: the same seed gives the same bytes");
     gen_app->add_option("DIR", options->plan.directory, "where; made if it is not there")->required();
-    gen_app->add_option("--kind", options->plan.kind, "of the files: jpeg, npz (numpy) or random bytes")
+    gen_app
+        ->add_option("--kind", options->plan.kind,
+                     "of the files: jpeg (the default), npz (numpy) or random bytes")
         ->transform(CLI::CheckedTransformer(kKinds, CLI::ignore_case))
-        ->default_str("jpeg")
-        ->type_name("KIND");
+        ->option_text("KIND");
     gen_app->add_option("--files", options->plan.files, "how many; DIR/class_000/00000001.jpg and so on")
         ->capture_default_str();
     gen_app
         ->add_option("--size", options->plan.size, "of each file to the byte; K, M and G are powers of 1024")
         ->transform(CLI::AsSizeValue(false))
-        ->type_name("SIZE");
+        ->option_text("SIZE");
     gen_app->add_option("--directories", options->plan.directories,
                         "over which the files are spread; default: one for each 1000 files");
     gen_app->add_option("--seed", options->plan.seed, "of all content")->capture_default_str();
@@ -102,7 +103,7 @@ void add_gen(CLI::App& app, int& status) {
         ->add_option("--large", options->large,
                      "NAME:BYTES, a file of random bytes beside them; may be repeated")
         ->allow_extra_args(false)
-        ->type_name("NAME:SIZE");
+        ->option_text("NAME:SIZE ...");
     gen_app->add_option("--manifest", options->manifest,
                         "write sizes and XXH3-128 of the files made here to this file");
     gen_app->add_option("--threads", options->plan.threads, "default: one a processor");

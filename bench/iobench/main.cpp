@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
     try {
         add_gen(app, status);
         add_verify(app, status);
+        add_run(app, status);
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
