@@ -45,7 +45,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
             self->send(std::move(*credentials));
         });
         if (wait->claimed || operation_.deadline == Clock::time_point::max()) return;
-        client_.engine_.at(wait_deadline_, [self, wait](bool cancelled) {
+        client_.engine_.at(operation_.deadline, [self, wait](bool cancelled) {
             if (wait->claimed.exchange(true)) return;
             self->finish(cancelled ? fail(ECANCELED, "stopped")
                                    : fail(ETIMEDOUT, "the deadline passed while waiting for S3 credentials"));
@@ -214,7 +214,6 @@ class Client::Running : public std::enable_shared_from_this<Running> {
 
     Client& client_;
     Operation operation_;
-    const Clock::time_point wait_deadline_ = operation_.deadline;
     Credentials credentials_;
     std::string what_;
     std::optional<Error> last_error_;

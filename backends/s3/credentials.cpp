@@ -15,6 +15,7 @@ constexpr std::chrono::seconds kBetweenRejections{30};
 /// Five minutes before the end, or half-way for what lives shorter.
 http::Clock::time_point renewal_time(WallClock::time_point expiry) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(expiry - WallClock::now());
+    if (left <= std::chrono::milliseconds(0)) return http::Clock::now() + kAfterFailure;
     const auto wait = left > 2 * kBeforeExpiry ? left - kBeforeExpiry : left / 2;
     return http::Clock::now() + std::max<std::chrono::milliseconds>(wait, std::chrono::seconds(1));
 }

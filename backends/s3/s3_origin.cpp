@@ -179,7 +179,9 @@ Result<ListPage> S3Origin::list(const std::string& path, const std::string& toke
     if (is_empty(*listing) && token.empty() && listing->next_token.empty() && !prefix.empty()) {
         if (path.empty()) return fail(nothing_there(path));
         const auto head = client_.run(head_operation(path));
-        if (head) return fail(ENOTDIR, nothing_there(path).message + " below it: it is an object");
+        if (head)
+            return fail(ENOTDIR, "s3://" + target_.bucket + "/" + http::percent_encode(prefix, true) +
+                                     ": an object, not a directory");
         return fail(head.error().code == ENOENT ? nothing_there(path) : head.error());
     }
     if (!token.empty() && listing->next_token == token)
