@@ -92,16 +92,16 @@ def read_with_torch(mountpoint, number):
     return told["seconds"]
 
 
-def read_with_iobench(mountpoint, folder):
-    report = folder / "epoch.json"
+def read_with_iobench(mountpoint, number):
     begun = time.monotonic()
-    run(IOBENCH, "run", "--suite", "epoch", "--path", mountpoint, "--json", report)
+    run(IOBENCH, "run", "--suite", "epoch", "--path", mountpoint, "--runs", 1, "--seed", number, "--processes", 2,
+        "--compute", 0)
     return time.monotonic() - begun
 
 
-def epoch(number, mountpoint, folder, torch):
+def epoch(number, mountpoint, torch):
     before = status(mountpoint)
-    seconds = read_with_torch(mountpoint, number) if torch else read_with_iobench(mountpoint, folder)
+    seconds = (read_with_torch if torch else read_with_iobench)(mountpoint, number)
     tiers, requests, errors = difference(before, status(mountpoint))
     shares = ", ".join(f"{name} {megabytes(count)}" for name, count in tiers.items() if count or name != "shared")
     step(f"epoch {number}: {FILES} files in {seconds:.1f} s, {FILES / seconds:.0f} files/s; "
@@ -139,10 +139,10 @@ def demonstrate(folder):
     options = f"ro,memory.limit=256M,nvme.path={cache},nvme.limit=1G,metadata.ttl=1h,log.file={folder}/tierfs.log"
     run(TIERFS, origin, mountpoint, "-o", options, timeout=60)
     step("two shuffled epochs, " + ("PyTorch DataLoader with 2 workers" if torch else "iobench (torch cannot be imported)"))
-    epoch(1, mountpoint, folder, torch)
+    epoch(1, mountpoint, torch)
     if not drop_page_cache():
         step("cannot drop the page cache here: the kernel may serve some of the second epoch")
-    requests = epoch(2, mountpoint, folder, torch)
+    requests = epoch(2, mountpoint, torch)
     if requests:
         raise Failed(f"the second epoch made {requests} requests to the origin; it should make none")
     step("unmounting")
