@@ -33,8 +33,12 @@ def root():
     path = Path(tempfile.mkdtemp(prefix="mount-", dir=base))
     path.chmod(0o755)
     yield path
-    if not any(str(path) + "/" in line for line in Path("/proc/self/mountinfo").read_text().splitlines()):
-        shutil.rmtree(path, ignore_errors=True)
+    left = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()
+            if line.split()[4].startswith(f"{path}/")]
+    for place in reversed(left):
+        processes.run(["umount", "-l", place])
+    shutil.rmtree(path, ignore_errors=True)
+    assert not left, f"still mounted after all tests: {left}"
 
 
 @pytest.fixture

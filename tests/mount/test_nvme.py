@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import data, disks, processes
+from harness import data, processes
 
 pytestmark = pytest.mark.release
 
@@ -303,10 +303,3 @@ def test_xfs_cache(origin, mount, xfs):
     m = mount(origin, {"nvme.path": str(xfs.path / "cache"), "nvme.limit": "200M", "ram.limit": "0"})
     data.expect_files(m.path, files)
     assert m.status()["origin"]["bytes_read"] == 0
-
-
-def test_disk_helper_leaves_nothing(folder):
-    disk = disks.Xfs(folder / "other")
-    loop = disk.loop
-    disk.close()
-    assert loop not in processes.check(["losetup", "--list", "--noheadings", "--output", "NAME"]).out.split()

@@ -66,6 +66,7 @@ class Mount:
         self.log = self.folder / "tierfs.log"
         self.options = {"log.file": str(self.log), "log.level": "debug", "memory.limit": "256M", **(options or {})}
         self.env = environment(self.folder, self.marker, env)
+        self.place = None  # the mount point without symbolic links, found before anything is mounted there
         self.device = None
         self.killed = False
 
@@ -78,12 +79,13 @@ class Mount:
     def attempt(self, command=None, timeout=START_LIMIT):
         """Runs the command that mounts and returns how it ended."""
         self.path.mkdir(exist_ok=True)
+        self.place = self.place or self.path.resolve()
         return processes.run(command or self.command(), timeout=timeout, env=self.env, suspects=self.processes)
 
     def start(self, command=None):
         finished = self.attempt(command)
         assert finished.returncode == 0, f"did not mount: {finished}\n{self.log_tail()}"
-        info = mountinfo(self.path)
+        info = mountinfo(self.place)
         assert info and info["type"] == "fuse.tierfs", f"returned 0 but is not mounted: {info}\n{self.log_tail()}"
         self.device = info["device"]
         return self
@@ -92,8 +94,7 @@ class Mount:
         """The mount must fail with this exit status and leave nothing; returns what it said, in lower case."""
         finished = self.attempt(timeout=timeout)
         assert finished.returncode == status, f"{finished}\n{self.log_tail()}"
-        info = mountinfo(self.path)
-        assert not (info and info["type"] == "fuse.tierfs"), "failed, but left a mount"
+        assert not self.mounted(), "failed, but left a mount"
         self.expect_gone()
         said = (finished.out + finished.err).strip()
         assert said, "failed without a word"
@@ -106,7 +107,7 @@ class Mount:
         self.expect_gone()
 
     def mounted(self):
-        info = mountinfo(self.path)
+        info = mountinfo(self.place or self.path)
         return bool(info and info["type"] == "fuse.tierfs")
 
     def kill_hard(self):
