@@ -33,6 +33,8 @@ class Bench:
         self.stack.close()
 
     def prepare(self, say):
+        for old in self.folder.glob("mnt-*"):  # what a run that was killed has left
+            host.unmount(old)
         deadline = Deadline(self.options.prepare_limit)
         say("making the dataset")
         self.dataset.make(self.options.iobench, deadline)

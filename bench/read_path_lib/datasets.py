@@ -1,6 +1,7 @@
 """The dataset: made by iobench, uploaded by rclone."""
 
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -43,11 +44,20 @@ class Dataset:
         return self.small.bytes + self.medium.bytes + self.large_bytes
 
     def manifest(self, tree):
-        return self.manifests / f"{tree.name}.manifest"
+        return self.manifest_of(tree.name)
+
+    def manifest_of(self, name):
+        return self.manifests / f"{name}.manifest"
 
     def identity(self):
+        """What was asked for."""
         return {"small": dataclasses.asdict(self.small), "medium": dataclasses.asdict(self.medium),
                 "large": self.large_bytes, "seed": 1}
+
+    def content(self):
+        """What was made: two of the same content need no second upload."""
+        text = b"".join(self.manifest_of(name).read_bytes() for name in ("small", "medium", "large"))
+        return dict(self.identity(), manifests=hashlib.sha256(text).hexdigest())
 
     def make(self, iobench, deadline):
         """What is there and right is kept; a source of another scale is made anew."""
@@ -58,12 +68,13 @@ class Dataset:
         for tree in (self.small, self.medium):
             run([iobench, "gen", self.folder / tree.name, "--kind", "jpeg", "--files", tree.files, "--size", tree.size,
                  "--directories", tree.directories, "--manifest", self.manifest(tree)], deadline)
-        run([iobench, "gen", self.folder / "large", "--large", f"big.bin:{self.large_bytes}"], deadline)
+        run([iobench, "gen", self.folder / "large", "--large", f"big.bin:{self.large_bytes}",
+             "--manifest", self.manifest_of("large")], deadline)
 
     def upload(self, server, folder, deadline):
         """Into the server's bucket, unless a run before this one has done just that."""
         stamp = folder / f"uploaded-{server.kind}.json"
-        if same(stamp, self.identity()):
+        if same(stamp, self.content()):
             return
         if server.kind == "nginx":
             target = server.folder / "data" / BUCKET
@@ -76,17 +87,17 @@ class Dataset:
             run(["rclone", "sync", self.folder, f"bench:{BUCKET}", "--retries", "1", "--low-level-retries", "2",
                  "--transfers", "16", "--checkers", "16", "--s3-chunk-size", "16M", "--s3-upload-cutoff", "64M",
                  "--s3-no-check-bucket"], deadline, rclone_environment(server))
-        write(stamp, self.identity())
+        write(stamp, self.content())
 
     def copy_files(self, target, deadline):
         """The small and the medium files onto a native file system, to compare with."""
         stamp = target / "copied.json"
-        if same(stamp, self.identity()):
+        if same(stamp, self.content()):
             return
         for tree in (self.small, self.medium):
             shutil.rmtree(target / tree.name, ignore_errors=True)
             run(["cp", "-r", self.folder / tree.name, target / tree.name], deadline)
-        write(stamp, self.identity())
+        write(stamp, self.content())
         os.sync()
 
     def check_listing(self, root, text, who):

@@ -1,5 +1,6 @@
 """The machine: caches, loop devices, mounts, what it was doing before."""
 
+import fcntl
 import os
 import platform
 import shutil
@@ -40,6 +41,16 @@ def facts():
             "load_average": list(os.getloadavg())}
 
 
+def only_one():
+    """The lock of the machine's one run: it has to be alone, and its ports are fixed. Keep what is returned."""
+    lock = open("/run/lock/tierfs-read-path", "w", encoding="ascii")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Failure("another read-path runs on this machine") from None
+    return lock
+
+
 def require(programs, packages):
     missing = [name for name in programs if shutil.which(name) is None]
     if missing:
@@ -53,6 +64,9 @@ class LoopXfs:
     def __init__(self, image, mountpoint, size, deadline):
         self.image, self.mountpoint, self.device = image, mountpoint, None
         fresh = not image.exists()
+        unmount(mountpoint)  # what a run that was killed has left
+        for line in run(["losetup", "--associated", image], deadline)[1].splitlines():
+            run(["losetup", "--detach", line.partition(":")[0]], deadline)
         mountpoint.mkdir(parents=True, exist_ok=True)
         try:
             if fresh:

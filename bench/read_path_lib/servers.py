@@ -2,11 +2,12 @@
 
 import dataclasses
 import os
+import pathlib
 import shutil
 import time
 import urllib.parse
 
-from .process import Deadline, Failure, run, start, stop, wait_for
+from .process import Deadline, Failure, run, start, stop, stop_pid, wait_for
 
 PROXY_PORT, SERVER_PORT = 7701, 7710
 
@@ -44,19 +45,20 @@ class Counted:
     heads: int = 0
     others: int = 0
     errors: int = 0
-    last_end: float = 0.0
 
     @property
     def requests(self):
         return self.objects + self.lists + self.heads + self.others
 
-    def add(self, line):
-        end, method, status, size, uri = line.split("\t")
+    def add(self, line, prefix):
+        """Counts one line of the log when its path begins with `prefix`."""
+        _, method, status, size, uri = line.split("\t")
         path, _, query = uri.partition("?")
+        if not path.startswith(prefix):
+            return
         names = urllib.parse.parse_qs(query, keep_blank_values=True)
         is_list = "list-type" in names or "delimiter" in names or "prefix" in names or path.count("/") < 2
         self.errors += int(status) >= 400 and int(status) not in (404, 416)
-        self.last_end = max(self.last_end, float(end))
         if method == "HEAD":
             self.heads += 1
         elif method == "GET" and is_list:
@@ -104,6 +106,7 @@ class CountingProxy:
         self.folder, self.server = folder, server
         self.endpoint = f"http://127.0.0.1:{PROXY_PORT}"
         self.access_key, self.secret_key = server.access_key, server.secret_key
+        self._stop_old()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.log = folder / "requests.log"
@@ -117,22 +120,36 @@ class CountingProxy:
             self.close()
             raise
 
+    def _stop_old(self):
+        """What a run that was killed has left here."""
+        try:
+            pid = int((self.folder / "nginx.pid").read_text())
+            command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (OSError, ValueError):
+            return
+        if str(self.folder).encode() in command:
+            stop_pid(pid)
+
     def _answers(self):
         return run(["curl", "-s", "-o", "/dev/null", self.endpoint + "/"], Deadline(5), check=False)[0] == 0
 
     def mark(self):
         """A place in the log: what ended before it is not counted. Waits for lines on their way."""
         time.sleep(0.2)
+        return self.end()
+
+    def end(self):
+        """The same place, now."""
         return self.log.stat().st_size
 
-    def since(self, mark, until=None):
+    def since(self, mark, until=None, prefix="/"):
         if until is None:
             until = self.mark()
         counted = Counted()
         with open(self.log, "rb") as file:
             file.seek(mark)
             for line in file.read(until - mark).decode(errors="replace").splitlines():
-                counted.add(line)
+                counted.add(line, prefix)
         return counted
 
     def close(self):

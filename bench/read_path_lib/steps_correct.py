@@ -5,6 +5,7 @@ import time
 
 from . import host
 from .bench import MEMORY_LIMIT
+from .datasets import BUCKET
 from .measure import read_sequentially, read_shuffled
 from .process import Failure, run, tail
 from .report import Row, at_most, figure
@@ -45,26 +46,30 @@ def step_a(bench, deadline):
 def step_crash(bench, deadline):
     """kill -9 in the middle of an epoch; after a remount the right bytes, and hardly any of them fetched twice."""
     tree, cache = bench.dataset.small, bench.empty_cache()
+
+    def sent_since(mark, until=None):
+        return bench.proxy.since(mark, until, f"/{BUCKET}/{tree.name}/").object_bytes
+
     host.drop_caches(3)
     before = bench.proxy.mark()
     with bench.tierfs(bench.proxy, cache, deadline) as mount, \
             concurrent.futures.ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read_shuffled, bench, mount.mountpoint / tree.name, deadline, None, False)
-        while not reading.done() and bench.proxy.since(before, bench.proxy.log.stat().st_size).object_bytes < tree.bytes / 2:
+        while not reading.done() and sent_since(before, bench.proxy.end()) < tree.bytes / 2:
             deadline.left()
             time.sleep(0.02)
         if reading.done():
             raise Failure("the epoch ended before the daemon could be killed in the middle of it; use a larger --scale")
-        killed = bench.proxy.log.stat().st_size
+        killed = bench.proxy.end()
         mount.kill(deadline)
         reading.result()  # it fails, and how does not matter; it must only end
         after = bench.proxy.mark()
-    sent = bench.proxy.since(before, killed).object_bytes
-    in_flight = max(bench.proxy.since(killed, after).object_bytes, PROCESSES * tree.size)
+    sent = sent_since(before, killed)
+    in_flight = max(sent_since(killed, after), PROCESSES * tree.size)
     host.drop_caches(3)
     with bench.tierfs(bench.proxy, cache, deadline) as mount:
         read_shuffled(bench, mount.mountpoint / tree.name, deadline, bench.dataset.manifest(tree))
-        again = bench.proxy.since(after).object_bytes
+        again = sent_since(after)
         mount.unmount(deadline)
     allowed = tree.bytes - sent + UNSTORED_ALLOWANCE + in_flight
     return [figure("crash", "sent before kill -9", sent, "B"), figure("crash", "in flight at kill -9", in_flight, "B"),
