@@ -65,8 +65,8 @@ Result<void> fill(Fd& file, const std::string& path, bool durable,
 Result<void> write_atomically(const std::string& path, bool durable,
                               const std::function<Result<void>(const Sink&)>& produce) {
     const fs::path target(path);
-    const std::string temporary =
-        (target.parent_path() / ("." + target.filename().string() + ".iobench-tmp")).string();
+    std::string temporary = (target.parent_path() / ".").string();
+    temporary.append(target.filename().string()).append(".iobench-tmp");
     Fd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
     if (file.get() < 0) return fail(system_error(errno, temporary));
     auto result = fill(file, temporary, durable, produce);
