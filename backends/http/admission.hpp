@@ -1,0 +1,102 @@
+// Which request may start now: a window that adapts to what the server bears, and queues by priority.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "backends/http/request.hpp"
+
+namespace tierfs::http {
+
+/// Additive increase, multiplicative decrease of the number of requests in flight (Chiu and Jain 1989): a
+/// throttled reply halves the window, but one burst of them only once; each good reply adds 1/window. Not
+/// thread-safe.
+class Window {
+  public:
+    explicit Window(unsigned largest) : largest_(std::max(1U, largest)), size_(largest_) {}
+
+    [[nodiscard]] unsigned size() const { return static_cast<unsigned>(size_); }
+
+    void throttled(Clock::time_point now) {
+        // Replies to requests sent before the last cut say nothing about the smaller window.
+        if (now < next_cut_) return;
+        size_ = std::max(1.0, size_ / 2);
+        next_cut_ = now + kCutInterval;
+    }
+
+    void succeeded() { size_ = std::min(static_cast<double>(largest_), size_ + 1 / size_); }
+
+    static constexpr std::chrono::milliseconds kCutInterval{500};
+
+  private:
+    unsigned largest_;
+    double size_;
+    Clock::time_point next_cut_{};
+};
+
+/// Queues of T by priority, first in first out, and the count of what runs. Bulk work may not take the whole
+/// window (prefetch: 7/8 of it, fill: 3/4), so that a reader who waits finds a connection free. Not
+/// thread-safe.
+template <typename T>
+class AdmissionQueue {
+  public:
+    explicit AdmissionQueue(unsigned largest) : window_(largest) {}
+
+    void push(Priority priority, T item) { queue(priority).push_back(std::move(item)); }
+
+    /// The next item that may start; it counts as running until finished().
+    std::optional<T> pop() {
+        for (auto priority : {Priority::demand, Priority::prefetch, Priority::fill}) {
+            auto& waiting = queue(priority);
+            if (waiting.empty() || running_ >= share(priority)) continue;
+            T item = std::move(waiting.front());
+            waiting.pop_front();
+            ++running_;
+            return item;
+        }
+        return std::nullopt;
+    }
+
+    void finished() { --running_; }
+
+    /// Takes out the waiting items for which `unwanted` holds.
+    template <typename Predicate>
+    std::vector<T> take_if(Predicate unwanted) {
+        std::vector<T> taken;
+        for (auto& waiting : queues_) {
+            for (auto item = waiting.begin(); item != waiting.end();) {
+                if (unwanted(*item)) {
+                    taken.push_back(std::move(*item));
+                    item = waiting.erase(item);
+                } else {
+                    ++item;
+                }
+            }
+        }
+        return taken;
+    }
+
+    [[nodiscard]] std::size_t waiting() const {
+        return queues_[0].size() + queues_[1].size() + queues_[2].size();
+    }
+    [[nodiscard]] unsigned running() const { return running_; }
+    Window& window() { return window_; }
+
+  private:
+    std::deque<T>& queue(Priority priority) { return queues_.at(static_cast<std::size_t>(priority)); }
+
+    [[nodiscard]] unsigned share(Priority priority) const {
+        const unsigned all = window_.size();
+        if (priority == Priority::demand) return all;
+        return std::max(1U, priority == Priority::prefetch ? all - all / 8 : all - all / 4);
+    }
+
+    Window window_;
+    std::array<std::deque<T>, 3> queues_;
+    unsigned running_ = 0;
+};
+
+}  // namespace tierfs::http

@@ -1,0 +1,224 @@
+#include "backends/http/reactor.hpp"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace tierfs::http {
+namespace {
+
+constexpr std::chrono::milliseconds kScanInterval{50};
+constexpr std::chrono::milliseconds kLongestPoll{10000};
+constexpr std::size_t kIdleHandles = 16;
+
+}  // namespace
+
+Reactor::Reactor(Dispatcher& dispatcher, WireOptions options, unsigned idle_connections)
+    : dispatcher_(dispatcher), options_(std::move(options)), multi_(curl_multi_init()) {
+    if (multi_ == nullptr) throw std::runtime_error("libcurl: cannot make a multi handle");
+    curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, static_cast<long>(std::max(1U, idle_connections)));
+    curl_multi_setopt(multi_, CURLMOPT_PIPELINING, static_cast<long>(CURLPIPE_NOTHING));
+    thread_ = std::thread([this] { run(); });
+}
+
+Reactor::~Reactor() {
+    stop();
+    for (void* easy : idle_easy_) curl_easy_cleanup(easy);
+    curl_multi_cleanup(multi_);
+}
+
+TransferPtr Reactor::post(TransferPtr transfer) {
+    {
+        const MutexLock lock(mutex_);
+        if (stopping_) return transfer;
+        inbox_.push_back(std::move(transfer));
+    }
+    wake();
+    return nullptr;
+}
+
+bool Reactor::post_timer(Clock::time_point when, Timer& timer) {
+    {
+        const MutexLock lock(mutex_);
+        if (stopping_) return false;
+        new_timers_.emplace_back(when, std::move(timer));
+    }
+    wake();
+    return true;
+}
+
+void Reactor::wake() {
+    // The thread itself looks into its inbox before it sleeps.
+    if (std::this_thread::get_id() != id_.load()) curl_multi_wakeup(multi_);
+}
+
+void Reactor::stop() {
+    {
+        const MutexLock lock(mutex_);
+        stopping_ = true;
+    }
+    if (!thread_.joinable()) return;
+    curl_multi_wakeup(multi_);
+    thread_.join();
+}
+
+void Reactor::run() {
+    id_.store(std::this_thread::get_id());
+    while (take_inbox()) {
+        int running = 0;
+        curl_multi_perform(multi_, &running);
+        reap();
+        const auto now = Clock::now();
+        if (now >= next_scan_) cut_overdue(now);
+        run_timers(now);
+        const int timeout = poll_timeout(Clock::now());
+        if (timeout > 0) curl_multi_poll(multi_, nullptr, 0, timeout, nullptr);
+    }
+    cancel_all();
+}
+
+bool Reactor::take_inbox() {
+    std::vector<TransferPtr> transfers;
+    {
+        const MutexLock lock(mutex_);
+        if (stopping_) return false;
+        transfers.swap(inbox_);
+        for (auto& [when, timer] : new_timers_) timers_.emplace(when, std::move(timer));
+        new_timers_.clear();
+    }
+    for (auto& transfer : ready_) transfers.push_back(std::move(transfer));
+    ready_.clear();
+    for (auto& transfer : transfers) start(std::move(transfer));
+    return true;
+}
+
+void* Reactor::take_easy() {
+    if (idle_easy_.empty()) return curl_easy_init();
+    void* easy = idle_easy_.back();
+    idle_easy_.pop_back();
+    return easy;
+}
+
+void Reactor::recycle_easy(void* easy) {
+    if (idle_easy_.size() >= kIdleHandles) {
+        curl_easy_cleanup(easy);
+        return;
+    }
+    curl_easy_reset(easy);
+    idle_easy_.push_back(easy);
+}
+
+void Reactor::start(TransferPtr transfer) {
+    Transfer* key = transfer.get();
+    active_.emplace(key, std::move(transfer));
+    if (Clock::now() >= key->request().deadline) {
+        key->fail(Failure::deadline, "the deadline passed before the request could be sent");
+        end(key);
+        return;
+    }
+    void* easy = take_easy();
+    if (easy != nullptr) key->prepare(easy, options_);
+    if (easy == nullptr || curl_multi_add_handle(multi_, easy) != CURLM_OK) {
+        key->fail(Failure::protocol, "libcurl refused the request");
+        end(key);
+    }
+}
+
+void Reactor::reap() {
+    int left = 0;
+    while (const CURLMsg* message = curl_multi_info_read(multi_, &left)) {
+        if (message->msg != CURLMSG_DONE) continue;
+        Transfer* transfer = nullptr;
+        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &transfer);
+        transfer->conclude(message->data.result);
+        end(transfer);
+    }
+}
+
+void Reactor::end(Transfer* key) {
+    const auto found = active_.find(key);
+    const TransferPtr transfer = std::move(found->second);
+    active_.erase(found);
+    if (void* easy = transfer->easy(); easy != nullptr) {
+        curl_multi_remove_handle(multi_, easy);
+        recycle_easy(easy);
+    }
+    // The freed place is filled first: the connection is warm, and the completion may take its time.
+    for (auto& next : dispatcher_.ended(*transfer)) ready_.push_back(std::move(next));
+    transfer->complete();
+}
+
+void Reactor::cut_overdue(Clock::time_point now) {
+    next_scan_ = now + kScanInterval;
+    std::vector<std::pair<Transfer*, bool>> cut;
+    for (const auto& [key, transfer] : active_) {
+        if (now >= transfer->request().deadline) {
+            cut.emplace_back(key, true);
+        } else if (now - transfer->last_progress() >= options_.stall) {
+            cut.emplace_back(key, false);
+        }
+    }
+    for (const auto& [key, overdue] : cut) {
+        if (overdue) {
+            key->fail(Failure::deadline, "the deadline passed");
+        } else {
+            key->fail(Failure::stalled, "no byte came for " + std::to_string(options_.stall.count()) + " ms");
+        }
+        end(key);
+    }
+    if (!dispatcher_.has_waiting()) return;
+    for (auto& transfer : dispatcher_.overdue(now)) {
+        transfer->fail(Failure::deadline, "the deadline passed while all connections were busy");
+        transfer->complete();
+    }
+}
+
+void Reactor::run_timers(Clock::time_point now) {
+    while (!timers_.empty() && timers_.begin()->first <= now) {
+        auto node = timers_.extract(timers_.begin());
+        node.mapped()(false);
+    }
+}
+
+int Reactor::poll_timeout(Clock::time_point now) {
+    if (!ready_.empty()) return 0;
+    {
+        const MutexLock lock(mutex_);
+        if (!inbox_.empty() || !new_timers_.empty()) return 0;
+    }
+    Clock::duration wait = kLongestPoll;
+    if (!active_.empty() || dispatcher_.has_waiting())
+        wait =
+            std::min<Clock::duration>(wait, std::max<Clock::duration>(next_scan_ - now, kScanInterval / 10));
+    if (!timers_.empty())
+        wait = std::min(wait, std::max(timers_.begin()->first - now, Clock::duration::zero()));
+    return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(wait).count());
+}
+
+void Reactor::cancel_all() {
+    std::vector<TransferPtr> transfers;
+    {
+        const MutexLock lock(mutex_);
+        transfers.swap(inbox_);
+        for (auto& [when, timer] : new_timers_) timers_.emplace(when, std::move(timer));
+        new_timers_.clear();
+    }
+    for (auto& transfer : transfers) ready_.push_back(std::move(transfer));
+    while (!active_.empty() || !ready_.empty()) {
+        for (auto& transfer : ready_) {
+            Transfer* key = transfer.get();
+            active_.emplace(key, std::move(transfer));
+        }
+        ready_.clear();
+        Transfer* key = active_.begin()->first;
+        key->fail(Failure::cancelled, "stopped");
+        end(key);
+    }
+    while (!timers_.empty()) {
+        auto node = timers_.extract(timers_.begin());
+        node.mapped()(true);
+    }
+}
+
+}  // namespace tierfs::http

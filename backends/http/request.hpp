@@ -1,0 +1,72 @@
+// backends/http/: HTTP/1.1 requests over libcurl, for the implementations in backends/ only.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backends/origin.hpp"
+
+namespace tierfs::http {
+
+using Clock = std::chrono::steady_clock;
+using Header = std::pair<std::string, std::string>;  ///< name, value
+
+/// How an attempt ended when it did not end with a reply.
+enum class Failure : std::uint8_t {
+    none,
+    cancelled,  ///< the engine was stopped
+    deadline,   ///< Request::deadline passed, in the queue or on the wire
+    stalled,    ///< no byte came for the stall limit
+    connect,    ///< name not resolved, connection refused or timed out
+    reset,      ///< the connection broke before or within the reply
+    truncated,  ///< the body ended before its announced length
+    too_large,  ///< the body is longer than the destination or the limit
+    tls,        ///< certificate or handshake
+    protocol,   ///< not HTTP, or a URL that libcurl refuses
+};
+
+/// One attempt. A plain value; `destination` belongs to the caller and must stay valid until the completion.
+struct Request {
+    std::string method = "GET";  ///< GET, HEAD, PUT or POST
+    std::string url;
+    std::vector<Header> headers;
+    std::string body;  ///< of PUT and POST
+    std::span<std::byte>
+        destination;  ///< body of a 200 or 206 goes here, if not empty; else to Response::body
+    std::size_t body_limit = 16U << 20;
+    Clock::time_point deadline = Clock::time_point::max();
+    std::chrono::milliseconds connect_timeout{5000};
+    Priority priority = Priority::demand;
+    bool ignore_proxy = false;  ///< metadata services are on this machine or its link: never through a proxy
+    bool skip_admission = false;    ///< credentials are fetched even when all connections are taken
+    bool fresh_connection = false;  ///< after a failure: do not trust an old connection
+};
+
+struct Response {
+    Failure failure = Failure::none;
+    std::string detail;           ///< for people, when `failure` is set: what libcurl says; holds no secret
+    int status = 0;               ///< 0: no reply
+    std::vector<Header> headers;  ///< names in lower case
+    std::string body;
+    std::size_t received = 0;  ///< body bytes, wherever they went
+    bool reused_connection = false;
+
+    /// Value of the first header of that (lower-case) name; empty if there is none.
+    [[nodiscard]] std::string_view header(std::string_view name) const {
+        for (const auto& [key, value] : headers) {
+            if (key == name) return value;
+        }
+        return {};
+    }
+};
+
+using Completion = std::function<void(Response)>;
+
+}  // namespace tierfs::http

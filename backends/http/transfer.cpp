@@ -1,0 +1,191 @@
+#include "backends/http/transfer.hpp"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+namespace tierfs::http {
+namespace {
+
+constexpr std::size_t kHeaderLimit = 64U << 10;
+constexpr long kReceiveBuffer = 128L << 10;
+
+std::string_view trimmed(std::string_view text) {
+    const auto begin = text.find_first_not_of(" \t\r\n");
+    if (begin == std::string_view::npos) return {};
+    return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+Failure failure_of(CURLcode code, std::string_view detail) {
+    switch (code) {
+        case CURLE_OK:
+            return Failure::none;
+        case CURLE_COULDNT_RESOLVE_HOST:
+        case CURLE_COULDNT_RESOLVE_PROXY:
+        case CURLE_COULDNT_CONNECT:
+        case CURLE_OPERATION_TIMEDOUT:  // only connecting has a time limit in libcurl here
+            return Failure::connect;
+        case CURLE_SEND_ERROR:
+        case CURLE_RECV_ERROR:
+        case CURLE_GOT_NOTHING:
+        case CURLE_OUT_OF_MEMORY:
+            return Failure::reset;
+        case CURLE_PARTIAL_FILE:
+            return Failure::truncated;
+        case CURLE_WRITE_ERROR:
+            return Failure::too_large;
+        case CURLE_SSL_CONNECT_ERROR:
+            // A handshake cut by the network may work next time; one that the peers disagree on will not.
+            return detail.find("SSL routines") != std::string_view::npos ? Failure::tls : Failure::connect;
+        case CURLE_PEER_FAILED_VERIFICATION:
+        case CURLE_SSL_CACERT_BADFILE:
+        case CURLE_SSL_CERTPROBLEM:
+        case CURLE_SSL_CIPHER:
+        case CURLE_SSL_ISSUER_ERROR:
+            return Failure::tls;
+        default:
+            return Failure::protocol;
+    }
+}
+
+void set_method(CURL* easy, const Request& request) {
+    if (request.method == "HEAD") {
+        curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+    } else if (request.method == "GET") {
+        curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
+    } else {
+        curl_easy_setopt(easy, CURLOPT_POST, 1L);
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request.body.data());
+        if (request.method != "POST") curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    }
+}
+
+}  // namespace
+
+Transfer::~Transfer() {
+    if (header_list_ != nullptr) curl_slist_free_all(static_cast<curl_slist*>(header_list_));
+}
+
+void Transfer::prepare(void* easy, const WireOptions& options) {
+    easy_ = easy;
+    last_progress_ = Clock::now();
+    curl_slist* list = nullptr;
+    for (const auto& [name, value] : request_.headers) {
+        // "Name;" is how libcurl is told to send a header without a value.
+        const std::string line = value.empty() ? name + ";" : name + ": " + value;
+        list = curl_slist_append(list, line.c_str());
+    }
+    list = curl_slist_append(list, "Expect:");
+    list = curl_slist_append(list, "Accept:");
+    header_list_ = list;
+
+    curl_easy_setopt(easy, CURLOPT_PRIVATE, this);
+    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, error_.data());
+    curl_easy_setopt(easy, CURLOPT_URL, request_.url.c_str());
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);  // "a/../b" is a key like any other
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, list);
+    curl_easy_setopt(easy, CURLOPT_USERAGENT, "tierfs/" TIERFS_VERSION);
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, kReceiveBuffer);
+    curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, static_cast<long>(options.idle_age.count()));
+    curl_easy_setopt(easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);
+    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);  // a cancelled look-up must not hold the reactor
+    curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L);
+    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L);
+    curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, request_.fresh_connection ? 1L : 0L);
+    if (!options.ca_bundle.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, options.ca_bundle.c_str());
+    if (request_.ignore_proxy) curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(request_.deadline - last_progress_);
+    const auto connect = std::clamp(request_.connect_timeout, std::chrono::milliseconds(1),
+                                    std::max(left, std::chrono::milliseconds(1)));
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(connect.count()));
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, &Transfer::on_header);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, this);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &Transfer::on_body);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, this);
+    set_method(easy, request_);
+}
+
+std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count, void* self) {
+    auto* transfer = static_cast<Transfer*>(self);
+    transfer->last_progress_ = Clock::now();
+    transfer->header_bytes_ += size * count;
+    if (transfer->header_bytes_ > kHeaderLimit) return 0;
+    transfer->take_header({data, size * count});
+    return size * count;
+}
+
+void Transfer::take_header(std::string_view line) {
+    if (line.starts_with("HTTP/")) {  // a new reply: what came before was a 1xx
+        response_.headers.clear();
+        response_.status = 0;
+        const auto space = line.find(' ');
+        if (space != std::string_view::npos) {
+            const auto digits = line.substr(space + 1);
+            std::from_chars(digits.data(), digits.data() + digits.size(), response_.status);
+        }
+        return;
+    }
+    const auto colon = line.find(':');
+    if (colon == std::string_view::npos) return;
+    std::string name(trimmed(line.substr(0, colon)));
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    response_.headers.emplace_back(std::move(name), trimmed(line.substr(colon + 1)));
+}
+
+std::size_t Transfer::on_body(char* data, std::size_t size, std::size_t count, void* self) {
+    auto* transfer = static_cast<Transfer*>(self);
+    transfer->last_progress_ = Clock::now();
+    return transfer->take_body({data, size * count}) ? size * count : 0;
+}
+
+bool Transfer::take_body(std::string_view data) {
+    const bool wanted = response_.status == 200 || response_.status == 206;
+    const bool direct = wanted && !request_.destination.empty();
+    const std::size_t limit = direct ? request_.destination.size() : request_.body_limit;
+    if (data.size() > limit - response_.received) return false;
+    if (direct) {
+        std::memcpy(request_.destination.data() + response_.received, data.data(), data.size());
+    } else {
+        response_.body.append(data);
+    }
+    response_.received += data.size();
+    return true;
+}
+
+void Transfer::conclude(int code) {
+    long connects = 1;
+    curl_easy_getinfo(easy_, CURLINFO_NUM_CONNECTS, &connects);
+    response_.reused_connection = connects == 0;
+    if (code == CURLE_OK) return;
+    const auto curl_code = static_cast<CURLcode>(code);
+    const std::string_view said(error_.data());
+    response_.detail = said.empty() ? std::string(curl_easy_strerror(curl_code)) : std::string(said);
+    response_.failure = failure_of(curl_code, response_.detail);
+    if (response_.failure == Failure::too_large)
+        response_.detail = "the reply is longer than what was asked for";
+}
+
+void Transfer::fail(Failure failure, std::string detail) {
+    response_.failure = failure;
+    response_.detail = std::move(detail);
+}
+
+void Transfer::complete() {
+    auto done = std::move(done_);
+    done_ = nullptr;
+    if (done) done(std::move(response_));
+}
+
+}  // namespace tierfs::http

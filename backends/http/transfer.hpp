@@ -1,0 +1,62 @@
+// One attempt on its way: the request, its completion and libcurl's handle. Internal to http/.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "backends/http/request.hpp"
+
+namespace tierfs::http {
+
+/// What is the same for all requests of an engine.
+struct WireOptions {
+    std::string ca_bundle;                   ///< a file; empty: the system's
+    std::chrono::seconds idle_age{60};       ///< older idle connections are not used again
+    std::chrono::milliseconds stall{10000};  ///< an attempt without a byte for so long is cut
+};
+
+/// Belongs to one thread at a time; never moved while libcurl knows it. libcurl's types are void* here, so
+/// that its header stays in the .cpp files.
+class Transfer {
+  public:
+    Transfer(Request request, Completion done) : request_(std::move(request)), done_(std::move(done)) {}
+    ~Transfer();
+    Transfer(const Transfer&) = delete;
+    Transfer& operator=(const Transfer&) = delete;
+
+    /// Sets `easy` up for this request.
+    void prepare(void* easy, const WireOptions& options);
+
+    /// What libcurl said at the end (a CURLcode); fills response().
+    void conclude(int code);
+
+    /// Ends without a reply from the server.
+    void fail(Failure failure, std::string detail);
+
+    /// Calls the completion; once.
+    void complete();
+
+    [[nodiscard]] const Request& request() const { return request_; }
+    [[nodiscard]] const Response& response() const { return response_; }
+    [[nodiscard]] void* easy() const { return easy_; }
+    [[nodiscard]] Clock::time_point last_progress() const { return last_progress_; }
+
+  private:
+    static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self);
+    static std::size_t on_body(char* data, std::size_t size, std::size_t count, void* self);
+    void take_header(std::string_view line);
+    bool take_body(std::string_view data);
+
+    Request request_;
+    Completion done_;
+    Response response_;
+    void* easy_ = nullptr;
+    void* header_list_ = nullptr;
+    std::size_t header_bytes_ = 0;
+    Clock::time_point last_progress_{};
+    std::array<char, 256> error_{};
+};
+
+using TransferPtr = std::unique_ptr<Transfer>;
+
+}  // namespace tierfs::http

@@ -1,0 +1,74 @@
+// One bucket's requests: signed, sent, repeated within their deadline, judged.
+#pragma once
+
+#include <memory>
+
+#include "backends/http/engine.hpp"
+#include "backends/http/retry.hpp"
+#include "backends/s3/credentials.hpp"
+#include "backends/s3/endpoint.hpp"
+
+namespace tierfs::s3 {
+
+enum class RequestKind : std::uint8_t { get, head, list };
+
+/// One operation. `destination` must stay valid until `done`.
+struct Operation {
+    RequestKind kind = RequestKind::get;
+    std::string key;  ///< whole key; empty for lists
+    Query query;
+    std::string version;  ///< get: pinned
+    std::uint64_t offset = 0;
+    std::span<std::byte> destination;
+    Priority priority = Priority::demand;
+    http::Clock::time_point deadline = http::Clock::time_point::max();
+    unsigned attempts = 100;  ///< at most; the deadline comes first, usually
+    std::function<void(Result<http::Response>)> done;
+};
+
+/// Repeats what is worth it with full jitter and a budget; refreshes refused credentials, corrects for a
+/// wrong clock and follows AWS to the bucket's region, each once an operation.
+///
+/// Thread-safe. `done` runs on an engine's or the provider's thread, or on the caller's; it must not block.
+/// Errors: ENOENT, EACCES, ESTALE (412, 416, another ETag), ETIMEDOUT, ECANCELED, EHOSTUNREACH (no connection
+/// in `attempts`), EIO; the message names request, endpoint and S3's Code and Message.
+class Client {
+  public:
+    /// `provider` null: anonymous. Engine and provider must outlive all operations.
+    Client(Target target, http::Engine& engine, CredentialProvider* provider);
+
+    void start(Operation operation);
+
+    /// start(), and waits. Not on an engine's thread.
+    Result<http::Response> run(Operation operation);
+
+    [[nodiscard]] OriginStats stats() const;
+    [[nodiscard]] std::string region() TIERFS_EXCLUDES(mutex_);
+
+  private:
+    class Running;
+    struct Counters {
+        std::atomic<std::uint64_t> get{0}, head{0}, list{0}, bytes_read{0}, retries{0}, throttled{0},
+            errors{0};
+    };
+    struct Aim {
+        Target target;
+        std::shared_ptr<Signer> signer;
+        std::chrono::seconds skew{0};
+    };
+
+    [[nodiscard]] Aim aim() TIERFS_EXCLUDES(mutex_);
+    bool move_to(const std::string& region) TIERFS_EXCLUDES(mutex_);
+    bool correct_clock(std::string_view date) TIERFS_EXCLUDES(mutex_);
+    double random() TIERFS_EXCLUDES(mutex_);
+
+    http::Engine& engine_;
+    CredentialProvider* const provider_;
+    http::RetryBudget budget_;
+    Counters counters_;
+    Mutex mutex_;
+    Aim aim_ TIERFS_GUARDED_BY(mutex_);
+    std::minstd_rand random_ TIERFS_GUARDED_BY(mutex_){std::random_device{}()};
+};
+
+}  // namespace tierfs::s3

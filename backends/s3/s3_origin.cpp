@@ -1,0 +1,248 @@
+#include "backends/s3/s3_origin.hpp"
+
+#include <charconv>
+#include <thread>
+
+#include "backends/s3/client.hpp"
+#include "backends/s3/keys.hpp"
+
+namespace tierfs {
+namespace {
+
+using namespace s3;
+
+constexpr unsigned kAttemptsOfCheck = 3;
+constexpr std::chrono::milliseconds kDeadlineOfCheck{10000};
+// S3 closes idle connections after some five seconds; other servers keep them for minutes.
+constexpr std::chrono::seconds kIdleAgeAws{4}, kIdleAgeOther{60};
+
+http::Clock::time_point deadline_in(std::chrono::milliseconds time) {
+    return time == kForever ? http::Clock::time_point::max() : http::Clock::now() + time;
+}
+
+Query list_query(const std::string& prefix, const std::string& token, unsigned limit, bool delimited) {
+    Query query{{"list-type", "2"}, {"max-keys", std::to_string(limit)}, {"encoding-type", "url"}};
+    if (!prefix.empty()) query.emplace_back("prefix", prefix);
+    if (delimited) query.emplace_back("delimiter", "/");
+    if (!token.empty()) query.emplace_back("continuation-token", token);
+    return query;
+}
+
+bool is_empty(const Listing& listing) {
+    return listing.objects.empty() && listing.prefixes.empty();
+}
+
+Result<Attributes> attributes_of_head(const http::Response& response, const Ownership& ownership) {
+    ListedObject object;
+    const auto length = response.header("content-length");
+    const auto [end, error] = std::from_chars(length.data(), length.data() + length.size(), object.size);
+    if (length.empty() || error != std::errc{} || end != length.data() + length.size() ||
+        object.size > static_cast<std::uint64_t>(INT64_MAX))
+        return fail(EIO, "the reply to HEAD tells no Content-Length");
+    object.mtime_s = http::parse_http_date(response.header("last-modified")).value_or(0);
+    object.etag = response.header("etag");
+    object.storage_class = response.header("x-amz-storage-class");
+    object.restored =
+        response.header("x-amz-restore").find("ongoing-request=\"false\"") != std::string_view::npos;
+    auto attributes = file_attributes(object, ownership);
+    // Intelligent-Tiering tells by a header of its own that the object has moved to an archive.
+    if (!response.header("x-amz-archive-status").empty() && !object.restored) attributes.archived = true;
+    return attributes;
+}
+
+/// See Origin. Keys are prefix + path.
+class S3Origin final : public Origin {
+  public:
+    S3Origin(const Settings& settings, Target target, http::EngineOptions engine,
+             std::optional<CredentialOptions> credentials)
+        : target_(target),
+          ownership_{settings.s3_uid, settings.s3_gid, settings.s3_file_mode, settings.s3_directory_mode},
+          deadline_(settings.origin_deadline),
+          engine_(std::move(engine)),
+          provider_(credentials ? std::make_unique<CredentialProvider>(std::move(*credentials), engine_)
+                                : nullptr),
+          client_(std::move(target), engine_, provider_.get()) {}
+
+    ~S3Origin() override { S3Origin::stop(); }
+
+    [[nodiscard]] std::string identity() const override { return target_.identity(); }
+    [[nodiscard]] std::string kind() const override { return "s3"; }
+    [[nodiscard]] OriginStats stats() const override { return client_.stats(); }
+    [[nodiscard]] bool listing_is_cheap() const override { return true; }
+
+    Result<void> check() override;
+    Result<Attributes> stat(const std::string& path) override;
+    Result<ListPage> list(const std::string& path, const std::string& token) override;
+    void read(OriginRead request) override;
+
+    Result<std::string> read_link(const std::string& path) override {
+        return fail(EINVAL, path + ": S3 has no symbolic links");
+    }
+
+    void stop() override {
+        if (provider_) provider_->begin_stop();
+        engine_.stop();
+        if (provider_) provider_->stop();
+    }
+
+  private:
+    [[nodiscard]] Operation list_operation(const std::string& prefix, const std::string& token,
+                                           unsigned limit, bool delimited) const {
+        Operation operation;
+        operation.kind = RequestKind::list;
+        operation.query = list_query(prefix, token, limit, delimited);
+        operation.deadline = deadline_in(deadline_);
+        return operation;
+    }
+    [[nodiscard]] Operation head_operation(const std::string& path) const {
+        Operation operation;
+        operation.kind = RequestKind::head;
+        operation.key = target_.prefix + path;
+        operation.deadline = deadline_in(deadline_);
+        return operation;
+    }
+    Result<Listing> run_listing(Operation operation);
+    [[nodiscard]] Error nothing_there(const std::string& path) const {
+        return Error{ENOENT, "s3://" + target_.bucket + "/" +
+                                 http::percent_encode(target_.prefix + path, true) +
+                                 ": no such object or prefix"};
+    }
+
+    const Target target_;
+    const Ownership ownership_;
+    const std::chrono::milliseconds deadline_;
+    http::Engine engine_;
+    std::unique_ptr<CredentialProvider> provider_;
+    Client client_;
+};
+
+Result<Listing> S3Origin::run_listing(Operation operation) {
+    const auto response = client_.run(std::move(operation));
+    if (!response) return fail(response.error());
+    auto listing = parse_listing(response->body);
+    if (!listing)
+        return fail(listing.error().within("LIST s3://" + target_.bucket + " at " + target_.endpoint.base()));
+    return listing;
+}
+
+Result<void> S3Origin::check() {
+    auto operation = list_operation(target_.prefix, "", 1, false);
+    operation.attempts = kAttemptsOfCheck;
+    operation.deadline = deadline_in(std::min(deadline_, kDeadlineOfCheck));
+    const auto listing = run_listing(std::move(operation));
+    if (!listing) {
+        const auto& error = listing.error();
+        if (error.code == ENOENT)
+            return fail(ENOENT, "bucket " + target_.bucket + " does not exist at " + target_.endpoint.base() +
+                                    " (" + error.message + ")");
+        return fail(error);
+    }
+    if (is_empty(*listing) && !target_.prefix.empty()) return fail(nothing_there(""));
+    return {};
+}
+
+Result<Attributes> S3Origin::stat(const std::string& path) {
+    if (path.empty()) return directory_attributes(ownership_);
+    // Both at once: S3 does not tell whether a name is a key, a prefix or both.
+    struct Head {
+        Mutex mutex;
+        std::condition_variable ready;
+        std::optional<Result<http::Response>> result TIERFS_GUARDED_BY(mutex);
+    };
+    const auto slot = std::make_shared<Head>();
+    auto head_request = head_operation(path);
+    head_request.done = [slot](Result<http::Response> result) {
+        const MutexLock lock(slot->mutex);
+        slot->result = std::move(result);
+        slot->ready.notify_all();
+    };
+    client_.start(std::move(head_request));
+    const auto listing = run_listing(list_operation(target_.prefix + path + "/", "", 1, false));
+    if (listing && !is_empty(*listing)) return directory_attributes(ownership_);
+    MutexLock lock(slot->mutex);
+    while (!slot->result) lock.wait(slot->ready);
+    const auto& head = *slot->result;
+    if (head) {
+        // Who may read but not list still gets files by name.
+        if (listing || listing.error().code == EACCES) return attributes_of_head(*head, ownership_);
+        return fail(listing.error());
+    }
+    if (head.error().code != ENOENT) return fail(listing ? head.error() : listing.error());
+    if (!listing) return fail(listing.error());
+    return fail(nothing_there(path));
+}
+
+Result<ListPage> S3Origin::list(const std::string& path, const std::string& token) {
+    const auto prefix = target_.prefix + (path.empty() ? "" : path + "/");
+    const auto listing = run_listing(list_operation(prefix, token, 1000, true));
+    if (!listing) return fail(listing.error());
+    if (is_empty(*listing) && token.empty() && listing->next_token.empty() && !prefix.empty()) {
+        if (path.empty()) return fail(nothing_there(path));
+        const auto head = client_.run(head_operation(path));
+        if (head)
+            return fail(ENOTDIR, "s3://" + target_.bucket + "/" + http::percent_encode(prefix, true) +
+                                     ": an object, not a directory");
+        return fail(head.error().code == ENOENT ? nothing_there(path) : head.error());
+    }
+    if (!token.empty() && listing->next_token == token)
+        return fail(EIO, "LIST s3://" + target_.bucket + " at " + target_.endpoint.base() +
+                             ": the server repeats its continuation token");
+    return map_listing(*listing, prefix, ownership_);
+}
+
+void S3Origin::read(OriginRead request) {
+    if (request.destination.empty()) {
+        request.done({});
+        return;
+    }
+    Operation operation;
+    operation.kind = RequestKind::get;
+    operation.key = target_.prefix + request.path;
+    operation.version = std::move(request.version);
+    operation.offset = request.offset;
+    operation.destination = request.destination;
+    operation.priority = request.priority;
+    operation.deadline = deadline_in(deadline_);
+    operation.done = [done = std::move(request.done)](Result<http::Response> response) {
+        if (response) {
+            done({});
+        } else {
+            done(fail(std::move(response.error())));
+        }
+    };
+    client_.start(std::move(operation));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Origin>> open_s3_origin(const Settings& settings) {
+    return open_s3_origin(settings, process_environment());
+}
+
+Result<std::unique_ptr<Origin>> open_s3_origin(const Settings& settings,
+                                               const std::map<std::string, std::string>& environment) {
+    const auto name = profile_name(settings.s3_profile, environment);
+    const auto profile = ProfileFiles::load(environment).profile(name);
+    auto target = resolve_target(settings, environment, profile);
+    if (!target) return fail(std::move(target.error()));
+    http::EngineOptions engine;
+    engine.connections = settings.origin_connections;
+    engine.threads = std::thread::hardware_concurrency() >= 8 && settings.origin_connections >= 16 ? 2 : 1;
+    engine.wire.ca_bundle = resolve_ca_bundle(settings, environment, profile);
+    engine.wire.idle_age = target->aws ? kIdleAgeAws : kIdleAgeOther;
+    std::optional<CredentialOptions> credentials;
+    if (!settings.s3_anonymous) {
+        credentials.emplace();
+        credentials->environment = environment;
+        credentials->profile = settings.s3_profile;
+        credentials->region = target->region;
+    }
+    try {
+        return std::make_unique<S3Origin>(settings, std::move(*target), std::move(engine),
+                                          std::move(credentials));
+    } catch (const std::exception& error) {
+        return fail(EIO, std::string("cannot start the S3 client: ") + error.what());
+    }
+}
+
+}  // namespace tierfs
