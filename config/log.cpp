@@ -102,7 +102,8 @@ std::string escaped(std::string_view line) {
         const bool c1_follows = byte == 0xc2 && i + 1 < line.size() &&
                                 static_cast<unsigned char>(line[i + 1]) >= 0x80 &&
                                 static_cast<unsigned char>(line[i + 1]) < 0xa0;
-        const bool c1 = byte >= 0x80 && byte < 0xa0 && i > 0 && static_cast<unsigned char>(line[i - 1]) == 0xc2;
+        const bool c1 =
+            byte >= 0x80 && byte < 0xa0 && i > 0 && static_cast<unsigned char>(line[i - 1]) == 0xc2;
         if (byte == '\n') {
             out += "\\n";
         } else if (byte == '\t') {
@@ -131,14 +132,18 @@ bool LineLimit::admit(Clock::time_point now) {
     return false;
 }
 
-std::uint64_t LineLimit::take_left_out(Clock::time_point now) { return over(now) ? take_all_left_out() : 0; }
+std::uint64_t LineLimit::take_left_out(Clock::time_point now) {
+    return over(now) ? take_all_left_out() : 0;
+}
 
-std::uint64_t LineLimit::take_all_left_out() { return std::exchange(left_out_, 0); }
+std::uint64_t LineLimit::take_all_left_out() {
+    return std::exchange(left_out_, 0);
+}
 
 namespace {
 
-/// All that one `open` made. Replaced as a whole, so that a child of fork needs no lock that its parent may have held;
-/// the state before stays reachable, since another thread may still be writing through it.
+/// All that one `open` made. Replaced as a whole, so that a child of fork needs no lock that its parent may
+/// have held; the state before stays reachable, since another thread may still be writing through it.
 struct State {
     std::shared_ptr<spdlog::logger> logger;
     Level level = Level::info;
@@ -150,10 +155,14 @@ struct State {
 
 spdlog::level::level_enum to_spdlog(Level level) {
     switch (level) {
-        case Level::debug: return spdlog::level::debug;
-        case Level::info: return spdlog::level::info;
-        case Level::warning: return spdlog::level::warn;
-        case Level::error: return spdlog::level::err;
+        case Level::debug:
+            return spdlog::level::debug;
+        case Level::info:
+            return spdlog::level::info;
+        case Level::warning:
+            return spdlog::level::warn;
+        case Level::error:
+            return spdlog::level::err;
     }
     return spdlog::level::err;
 }
@@ -165,12 +174,15 @@ State* make_state(Level level, spdlog::sink_ptr sink) {
     state->logger->set_level(to_spdlog(level));
     state->logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %^%l%$ [%P] %v");
     state->logger->flush_on(spdlog::level::info);
-    state->logger->set_error_handler([](const std::string&) {});  // a full disk must not become a flood of its own
+    state->logger->set_error_handler(
+        [](const std::string&) {});  // a full disk must not become a flood of its own
     return state;
 }
 
 // The sink colours its level only when standard error is a terminal.
-spdlog::sink_ptr standard_error() { return std::make_shared<spdlog::sinks::stderr_color_sink_mt>(); }
+spdlog::sink_ptr standard_error() {
+    return std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+}
 
 std::atomic<State*>& current() {
     static std::atomic<State*> state{make_state(Level::info, standard_error())};
@@ -254,7 +266,8 @@ void flush() {
     try {
         if (!file.empty()) sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
     } catch (const std::exception& e) {
-        problem = "log.file " + escaped(file) + " cannot be written (" + e.what() + "); logging to standard error";
+        problem =
+            "log.file " + escaped(file) + " cannot be written (" + e.what() + "); logging to standard error";
     }
     State* state = make_state(level, sink ? std::move(sink) : standard_error());
     state->previous = current().load();
@@ -271,7 +284,9 @@ void write(Level level, std::string_view line) {
     }
 }
 
-bool enabled(Level level) { return level >= current().load()->level; }
+bool enabled(Level level) {
+    return level >= current().load()->level;
+}
 
 void flush() {
     try {

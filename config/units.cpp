@@ -66,7 +66,8 @@ constexpr std::array<DurationUnit, 5> kDurationUnits{
 namespace {
 
 constexpr std::uint64_t kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-// Six decimals: enough for a person, and 10^6 * 1 TiB still fits 64 bits, so that no floating point is needed.
+// Six decimals: enough for a person, and 10^6 * 1 TiB still fits 64 bits, so that no floating point is
+// needed.
 constexpr std::size_t kMostDecimals = 6;
 
 struct Number {
@@ -76,7 +77,9 @@ struct Number {
     std::string_view unit;
 };
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
 /// "1.5GiB" -> 1, 5/10, "GiB". EINVAL without digits, ERANGE when the digits do not fit.
 Result<Number> split(std::string_view text) {
@@ -108,8 +111,8 @@ Result<Number> split(std::string_view text) {
 Result<std::uint64_t> times(const Number& number, std::uint64_t factor) {
     std::uint64_t result = 0;
     const std::uint64_t part = number.fraction * factor / number.scale;
-    if (__builtin_mul_overflow(number.whole, factor, &result) || __builtin_add_overflow(result, part, &result) ||
-        result > kMost) {
+    if (__builtin_mul_overflow(number.whole, factor, &result) ||
+        __builtin_add_overflow(result, part, &result) || result > kMost) {
         return fail(ERANGE, "it is too large");
     }
     return result;
@@ -125,7 +128,8 @@ constexpr std::string_view kSizeAllowed = "a size such as 4096, 64M, 1.5GiB (K, 
 constexpr std::string_view kDurationAllowed = "a duration such as 250ms, 10s, 1.5m, 2h, 1d, forever";
 
 tl::unexpected<Error> refuse(std::string_view text, const Error& why, std::string_view allowed) {
-    return fail(why.code, "found " + quoted(text) + ": " + why.message + "; allowed: " + std::string(allowed));
+    return fail(why.code,
+                "found " + quoted(text) + ": " + why.message + "; allowed: " + std::string(allowed));
 }
 
 /// 1, 2^10, 2^20, ... or 0 for what is no unit.
@@ -141,8 +145,8 @@ struct Period {
     std::string_view unit;
     std::uint64_t milliseconds;
 };
-constexpr std::array<Period, 5> kPeriods = {{{"d", 86400000}, {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}}};
->>>>>>> config
+constexpr std::array<Period, 5> kPeriods = {
+    {{"d", 86400000}, {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}}};
 
 }  // namespace
 
@@ -173,15 +177,18 @@ Result<std::uint64_t> parse_size(std::string_view text) {
     const std::string_view unit = number->unit;
     const std::uint64_t factor = size_factor(unit);
     if (factor == 0) {
-        const bool decimal = unit.size() == 2 && unit[1] == 'B' && std::string_view("kKMGT").find(unit[0]) != unit.npos;
+        const bool decimal =
+            unit.size() == 2 && unit[1] == 'B' && std::string_view("kKMGT").find(unit[0]) != unit.npos;
         const std::string why = decimal ? "the unit " + quoted(unit) + " is ambiguous (1000 or 1024?)"
                                         : quoted(unit) + " is no unit of size";
         return refuse(text, Error{EINVAL, why}, kSizeAllowed);
     }
-    if (factor == 1 && number->scale != 1) return refuse(text, Error{EINVAL, "bytes have no decimals"}, kSizeAllowed);
+    if (factor == 1 && number->scale != 1)
+        return refuse(text, Error{EINVAL, "bytes have no decimals"}, kSizeAllowed);
     const auto bytes = times(*number, factor);
     if (!bytes) return refuse(text, bytes.error(), kSizeAllowed);
-    if (*bytes == 0 && number->fraction != 0) return refuse(text, Error{EINVAL, "it is less than a byte"}, kSizeAllowed);
+    if (*bytes == 0 && number->fraction != 0)
+        return refuse(text, Error{EINVAL, "it is less than a byte"}, kSizeAllowed);
     return *bytes;
 >>>>>>> config
 }
@@ -238,7 +245,8 @@ std::string format_size_exact(std::uint64_t bytes) {
             return refuse(text, Error{EINVAL, "it is finer than 1ms"}, kDurationAllowed);
         }
         const auto count = times(*number, period.milliseconds);
-        if (!count || *count == kMost) return refuse(text, Error{ERANGE, "it is too large"}, kDurationAllowed);
+        if (!count || *count == kMost)
+            return refuse(text, Error{ERANGE, "it is too large"}, kDurationAllowed);
         return std::chrono::milliseconds{static_cast<std::int64_t>(*count)};
     }
     return refuse(text, Error{EINVAL, quoted(number->unit) + " is no unit of time"}, kDurationAllowed);
