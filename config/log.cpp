@@ -1,16 +1,5 @@
 #include "config/log.hpp"
 
-<<<<<<< HEAD
-#include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
-
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstdio>
-
-=======
 #include <spdlog/logger.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -20,79 +9,10 @@
 #include <utility>
 
 #include "config/log_lines.hpp"
->>>>>>> config
 #include "config/mutex.hpp"
 
 namespace tierfs::log {
 
-<<<<<<< HEAD
-namespace {
-
-constexpr unsigned kErrorsPerSecond = 5;
-
-std::atomic<Level> threshold{Level::info};
-
-spdlog::level::level_enum to_spdlog(Level level) {
-    switch (level) {
-        case Level::debug:
-            return spdlog::level::debug;
-        case Level::info:
-            return spdlog::level::info;
-        case Level::warning:
-            return spdlog::level::warn;
-        case Level::error:
-            return spdlog::level::err;
-    }
-    return spdlog::level::info;
-}
-
-/// Object names come from outside: one event stays one line, and no terminal obeys it.
-std::string escape(std::string_view line) {
-    std::string escaped;
-    escaped.reserve(line.size());
-    for (const char character : line) {
-        const auto byte = static_cast<unsigned char>(character);
-        if (byte >= 0x20 && byte != 0x7f) {
-            escaped += character;
-            continue;
-        }
-        std::array<char, 8> code{};
-        std::snprintf(code.data(), code.size(), "\\x%02x", byte);
-        escaped += code.data();
-    }
-    return escaped;
-}
-
-/// Lets a few warnings and errors through each second and counts the rest: a broken origin makes thousands.
-class Limiter {
-  public:
-    /// Returns how many lines were left out before this one, or -1 when this one is to be left out.
-    long admit() {
-        const auto now = std::chrono::steady_clock::now();
-        const MutexLock lock(mutex_);
-        if (now - since_ >= std::chrono::seconds(1)) {
-            since_ = now;
-            count_ = 0;
-        }
-        if (count_ >= kErrorsPerSecond) {
-            ++left_out_;
-            return -1;
-        }
-        ++count_;
-        return std::exchange(left_out_, 0);
-    }
-
-  private:
-    Mutex mutex_;
-    std::chrono::steady_clock::time_point since_ TIERFS_GUARDED_BY(mutex_);
-    unsigned count_ TIERFS_GUARDED_BY(mutex_) = 0;
-    long left_out_ TIERFS_GUARDED_BY(mutex_) = 0;
-};
-
-Limiter& limiter() {
-    static Limiter instance;  // the log is the one thing that everybody reaches without being handed it
-    return instance;
-=======
 std::string escaped(std::string_view line) {
     constexpr std::string_view hex = "0123456789abcdef";
     std::string out;
@@ -102,7 +22,8 @@ std::string escaped(std::string_view line) {
         const bool c1_follows = byte == 0xc2 && i + 1 < line.size() &&
                                 static_cast<unsigned char>(line[i + 1]) >= 0x80 &&
                                 static_cast<unsigned char>(line[i + 1]) < 0xa0;
-        const bool c1 = byte >= 0x80 && byte < 0xa0 && i > 0 && static_cast<unsigned char>(line[i - 1]) == 0xc2;
+        const bool c1 =
+            byte >= 0x80 && byte < 0xa0 && i > 0 && static_cast<unsigned char>(line[i - 1]) == 0xc2;
         if (byte == '\n') {
             out += "\\n";
         } else if (byte == '\t') {
@@ -131,14 +52,18 @@ bool LineLimit::admit(Clock::time_point now) {
     return false;
 }
 
-std::uint64_t LineLimit::take_left_out(Clock::time_point now) { return over(now) ? take_all_left_out() : 0; }
+std::uint64_t LineLimit::take_left_out(Clock::time_point now) {
+    return over(now) ? take_all_left_out() : 0;
+}
 
-std::uint64_t LineLimit::take_all_left_out() { return std::exchange(left_out_, 0); }
+std::uint64_t LineLimit::take_all_left_out() {
+    return std::exchange(left_out_, 0);
+}
 
 namespace {
 
-/// All that one `open` made. Replaced as a whole, so that a child of fork needs no lock that its parent may have held;
-/// the state before stays reachable, since another thread may still be writing through it.
+/// All that one `open` made. Replaced as a whole, so that a child of fork needs no lock that its parent may
+/// have held; the state before stays reachable, since another thread may still be writing through it.
 struct State {
     std::shared_ptr<spdlog::logger> logger;
     Level level = Level::info;
@@ -150,10 +75,14 @@ struct State {
 
 spdlog::level::level_enum to_spdlog(Level level) {
     switch (level) {
-        case Level::debug: return spdlog::level::debug;
-        case Level::info: return spdlog::level::info;
-        case Level::warning: return spdlog::level::warn;
-        case Level::error: return spdlog::level::err;
+        case Level::debug:
+            return spdlog::level::debug;
+        case Level::info:
+            return spdlog::level::info;
+        case Level::warning:
+            return spdlog::level::warn;
+        case Level::error:
+            return spdlog::level::err;
     }
     return spdlog::level::err;
 }
@@ -165,12 +94,15 @@ State* make_state(Level level, spdlog::sink_ptr sink) {
     state->logger->set_level(to_spdlog(level));
     state->logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %^%l%$ [%P] %v");
     state->logger->flush_on(spdlog::level::info);
-    state->logger->set_error_handler([](const std::string&) {});  // a full disk must not become a flood of its own
+    state->logger->set_error_handler(
+        [](const std::string&) {});  // a full disk must not become a flood of its own
     return state;
 }
 
 // The sink colours its level only when standard error is a terminal.
-spdlog::sink_ptr standard_error() { return std::make_shared<spdlog::sinks::stderr_color_sink_mt>(); }
+spdlog::sink_ptr standard_error() {
+    return std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+}
 
 std::atomic<State*>& current() {
     static std::atomic<State*> state{make_state(Level::info, standard_error())};
@@ -200,61 +132,18 @@ bool admit(State& state, Level level) {
     put_left_out(state, Level::warning, warnings);
     put_left_out(state, Level::error, errors);
     return admitted;
->>>>>>> config
 }
 
 }  // namespace
 
 std::string open(Level level, const std::string& file) {
     std::string problem;
-<<<<<<< HEAD
-    std::shared_ptr<spdlog::logger> logger;
-    if (!file.empty()) {
-        try {
-            logger = std::make_shared<spdlog::logger>(
-                "tierfs", std::make_shared<spdlog::sinks::basic_file_sink_mt>(file));
-        } catch (const std::exception& error) {
-            problem = "log file '" + file + "' cannot be written: " + error.what();
-        }
-    }
-    if (!logger) {
-        logger =
-            std::make_shared<spdlog::logger>("tierfs", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    }
-    logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %P %v");
-    logger->set_level(spdlog::level::trace);
-    logger->flush_on(spdlog::level::info);
-    logger->set_error_handler([](const std::string&) {});  // a full disk must not end in an exception
-    spdlog::set_default_logger(std::move(logger));
-    threshold = level;
-    return problem;
-}
-
-bool enabled(Level level) {
-    return level >= threshold.load(std::memory_order_relaxed);
-}
-
-void write(Level level, std::string_view line) {
-    if (!enabled(level)) return;
-    try {
-        if (level >= Level::warning) {
-            const long left_out = limiter().admit();
-            if (left_out < 0) return;
-            if (left_out > 0) spdlog::warn("{} more warnings and errors were left out", left_out);
-        }
-        spdlog::log(to_spdlog(level), "{}", escape(line));
-    } catch (...) {  // NOLINT(bugprone-empty-catch): nothing is left to tell it to
-    }
-}
-
-void flush() {
-    spdlog::default_logger()->flush();
-=======
     spdlog::sink_ptr sink;
     try {
         if (!file.empty()) sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
     } catch (const std::exception& e) {
-        problem = "log.file " + escaped(file) + " cannot be written (" + e.what() + "); logging to standard error";
+        problem =
+            "log.file " + escaped(file) + " cannot be written (" + e.what() + "); logging to standard error";
     }
     State* state = make_state(level, sink ? std::move(sink) : standard_error());
     state->previous = current().load();
@@ -271,7 +160,9 @@ void write(Level level, std::string_view line) {
     }
 }
 
-bool enabled(Level level) { return level >= current().load()->level; }
+bool enabled(Level level) {
+    return level >= current().load()->level;
+}
 
 void flush() {
     try {
@@ -287,7 +178,6 @@ void flush() {
         state.logger->flush();
     } catch (...) {
     }
->>>>>>> config
 }
 
 }  // namespace tierfs::log

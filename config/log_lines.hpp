@@ -8,8 +8,8 @@
 
 namespace tierfs::log {
 
-/// `line` with newlines and other control characters (C1 included) written as \n, \t, \xNN: names of objects come from
-/// strangers and must not forge lines or steer a terminal.
+/// `line` with newlines and other control characters (C1 included) written as \n, \t, \xNN: names of objects
+/// come from strangers and must not forge lines or steer a terminal.
 std::string escaped(std::string_view line);
 
 /// Lets so many lines through in each second and counts the others. Not thread-safe: the caller locks.

@@ -30,7 +30,8 @@ std::optional<std::uint64_t> kilobytes_of(const std::string& file, std::string_v
     std::ifstream in(file);
     std::string line;
     while (std::getline(in, line)) {
-        if (line.size() <= name.size() || line.compare(0, name.size(), name) != 0 || line[name.size()] != ':') continue;
+        if (line.size() <= name.size() || line.compare(0, name.size(), name) != 0 || line[name.size()] != ':')
+            continue;
         std::istringstream rest(line.substr(name.size() + 1));
         std::string value;
         rest >> value;
@@ -40,9 +41,10 @@ std::optional<std::uint64_t> kilobytes_of(const std::string& file, std::string_v
     return std::nullopt;
 }
 
-/// The smallest limit in `file` from the group `path` up to `root`; "max" and unreadable files are no limit. Above a
-/// container the group's own folder may be invisible, therefore missing folders are passed by.
-std::uint64_t smallest_on_the_way_up(const std::filesystem::path& root, const std::string& path, const char* file) {
+/// The smallest limit in `file` from the group `path` up to `root`; "max" and unreadable files are no limit.
+/// Above a container the group's own folder may be invisible, therefore missing folders are passed by.
+std::uint64_t smallest_on_the_way_up(const std::filesystem::path& root, const std::string& path,
+                                     const char* file) {
     std::uint64_t smallest = kUnlimited;
     std::filesystem::path group = std::filesystem::path("/" + path).lexically_normal().relative_path();
     while (true) {
@@ -71,7 +73,8 @@ std::uint64_t cgroup_limit(const MemoryRoots& roots) {
     std::uint64_t smallest = kUnlimited;
     std::ifstream in(roots.proc + "/self/cgroup");
     std::string line;
-    while (std::getline(in, line)) {  // "0::/path" is v2, "4:cpu,memory:/path" is v1; both in the hybrid hierarchy
+    while (std::getline(
+        in, line)) {  // "0::/path" is v2, "4:cpu,memory:/path" is v1; both in the hybrid hierarchy
         const auto first = line.find(':');
         const auto second = first == std::string::npos ? first : line.find(':', first + 1);
         if (second == std::string::npos) continue;
@@ -81,7 +84,8 @@ std::uint64_t cgroup_limit(const MemoryRoots& roots) {
             smallest = std::min({smallest, smallest_on_the_way_up(roots.cgroup, path, "memory.max"),
                                  smallest_on_the_way_up(roots.cgroup + "/unified", path, "memory.max")});
         } else if (names_memory(controllers)) {
-            smallest = std::min(smallest, smallest_on_the_way_up(roots.cgroup + "/memory", path, "memory.limit_in_bytes"));
+            smallest = std::min(
+                smallest, smallest_on_the_way_up(roots.cgroup + "/memory", path, "memory.limit_in_bytes"));
         }
     }
     return smallest;
@@ -108,7 +112,8 @@ Result<MemoryPlan> MemoryPlan::divide(std::uint64_t limit, std::optional<std::ui
 std::uint64_t resident_memory(const MemoryRoots& roots) {
     const std::string status = roots.proc + "/self/status";
     std::uint64_t sum = 0;
-    for (const char* name : {"RssAnon", "RssShmem", "HugetlbPages"}) sum += kilobytes_of(status, name).value_or(0);
+    for (const char* name : {"RssAnon", "RssShmem", "HugetlbPages"})
+        sum += kilobytes_of(status, name).value_or(0);
     return sum;
 }
 
@@ -117,8 +122,12 @@ std::uint64_t default_memory_limit(const MemoryRoots& roots) {
     return std::min(std::min(physical, cgroup_limit(roots)) / 4, 8192 * kMiB);
 }
 
-std::uint64_t resident_memory() { return resident_memory(MemoryRoots{}); }
+std::uint64_t resident_memory() {
+    return resident_memory(MemoryRoots{});
+}
 
-std::uint64_t default_memory_limit() { return default_memory_limit(MemoryRoots{}); }
+std::uint64_t default_memory_limit() {
+    return default_memory_limit(MemoryRoots{});
+}
 
 }  // namespace tierfs

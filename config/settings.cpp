@@ -1,256 +1,210 @@
 #include "config/settings.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <optional>
+#include <system_error>
 
 #include "config/memory_plan.hpp"
 #include "config/settings_table.hpp"
 #include "config/units.hpp"
 
 namespace tierfs {
-
 namespace {
 
-constexpr std::uint64_t kSmallestNvmeLimit = std::uint64_t{16} << 20;
+using settings::Key;
 
-/// Options that mount(8) and fstab pass to every helper and that mean nothing to us, or are always on.
-bool is_mount_option(std::string_view name) {
-    constexpr std::array<std::string_view, 33> kIgnored{
-        "defaults",   "dev",        "nodev",   "suid",     "nosuid",   "exec",
-        "noexec",     "atime",      "noatime", "relatime", "user",     "users",
-        "norelatime", "nodiratime", "nouser",  "sync",     "async",    "default_permissions",
-        "_netdev",    "auto",       "nofail",  "noauto",   "diratime", "owner",
-        "group",      "mand",       "nomand",  "dirsync",  "loud",     "strictatime",
-        "lazytime",   "nolazytime", "silent"};
-    if (std::find(kIgnored.begin(), kIgnored.end(), name) != kIgnored.end()) return true;
-    return name.starts_with("x-") || name == "comment" || name == "fsname" || name == "subtype";
+constexpr std::size_t kMostProblems = 20;  // a hostile file must not fill the screen, nor take long to refuse
+
+// What mount(8) and /etc/fstab add of their own. "suid" and "dev" are mount(8)'s defaults, not a wish: they
+// switch nothing on here; allow_suid does.
+constexpr std::array<std::string_view, 32> kMountOptions = {
+    "defaults", "dev",      "nodev",    "suid",       "nosuid",     "exec",     "noexec",
+    "atime",    "noatime",  "relatime", "norelatime", "nodiratime", "diratime", "sync",
+    "async",    "_netdev",  "nofail",   "auto",       "noauto",     "user",     "users",
+    "nouser",   "owner",    "group",    "dirsync",    "mand",       "nomand",   "default_permissions",
+    "x-",       "comment=", "fsname=",  "subtype="};
+
+bool is_mount_option(std::string_view option) {
+    return std::any_of(kMountOptions.begin(), kMountOptions.end(), [&](std::string_view known) {
+        const bool prefix = known == "x-" || known.back() == '=';
+        return prefix ? option.starts_with(known) : option == known;
+    });
 }
 
-/// Where a value came from and what set it, so that an error names it.
-Result<void> apply(Settings& settings, const SettingText& text) {
-    const SettingKey* const key = find_setting(text.key);
-    if (key == nullptr) return fail(EINVAL, text.place + ": " + unknown_setting(text.key));
-    const auto parsed = key->parse(settings, text.value);
-    if (parsed) return {};
-    std::string message = text.place + ": " + text.key + ": " + parsed.error().message;
-    if (!key->allowed.empty()) message += "; allowed: " + std::string(key->allowed);
-    return fail(parsed.error().code, std::move(message));
-}
-
-/// Applies all and tells all problems, one a line.
-Result<void> apply_all(Settings& settings, const std::vector<SettingText>& texts) {
-    std::optional<Error> problems;
-    for (const auto& text : texts) {
-        const auto applied = apply(settings, text);
-        if (applied) continue;
-        if (!problems) {
-            problems = applied.error();
-        } else {
-            problems->message += "\n" + applied.error().message;
-        }
+/// Joins what was found wrong; the errno of the first counts.
+Result<void> verdict(const std::vector<Error>& problems) {
+    if (problems.empty()) return {};
+    std::string text;
+    for (std::size_t i = 0; i < problems.size() && i < kMostProblems; ++i) {
+        text += (i == 0 ? "" : "\n") + problems[i].message;
     }
-    if (problems) return fail(std::move(*problems));
-    return {};
-}
-
-Result<std::vector<SettingText>> option_texts(const std::vector<std::string>& options,
-                                              std::string& config_file) {
-    std::vector<SettingText> texts;
-    for (const auto& option : options) {
-        const std::size_t equals = option.find('=');
-        const std::string name = option.substr(0, equals);
-        if (name.empty() && equals == std::string::npos) continue;  // a stray comma
-        const std::string place = "option -o " + name;
-        if (name == "config") {
-            if (equals == std::string::npos)
-                return fail(EINVAL, place + ": a file name is missing (config=FILE)");
-            config_file = option.substr(equals + 1);
-            continue;
-        }
-        if (is_mount_option(name)) continue;
-        const SettingKey* const key = find_setting(name);
-        if (name == "rw" || name == "noro") {
-            return fail(EROFS, place + ": this version of tierfs mounts read-only: leave '" + name + "' out");
-        }
-        if (key != nullptr && !key->is_flag && equals == std::string::npos) {
-            return fail(EINVAL, place + ": a value is missing (" + name + "=...)");
-        }
-        texts.push_back(
-            {name, equals == std::string::npos ? std::string() : option.substr(equals + 1), place});
+    if (problems.size() > kMostProblems) {
+        text += "\n" + std::to_string(problems.size() - kMostProblems) + " or more further problems";
     }
-    return texts;
+    return fail(problems[0].code, text);
 }
 
-/// TIERFS_MEMORY_LIMIT -> memory.limit: an underscore may stand for a dot or for itself.
-const SettingKey* find_by_variable(std::string_view variable) {
-    for (const auto& key : setting_keys()) {
-        std::string name = "TIERFS_";
-        for (const char character : key.name) {
-            name += character == '.' ? '_'
-                                     : static_cast<char>(std::toupper(static_cast<unsigned char>(character)));
-        }
-        if (name == variable) return &key;
-    }
-    return nullptr;
-}
+/// Sets one key and notes where it came from.
+class Loader {
+  public:
+    Settings settings = settings::defaults();
+    std::vector<Error> problems;
 
-Result<std::vector<SettingText>> environment_texts(const std::map<std::string, std::string>& environment,
-                                                   std::string& config_file) {
-    std::vector<SettingText> texts;
-    for (const auto& [variable, value] : environment) {
-        if (!variable.starts_with("TIERFS_")) continue;
-        if (variable.starts_with("TIERFS_TEST_") || variable == "TIERFS_NO_CCACHE" ||
-            variable == "TIERFS_BINARY")
-            continue;
-        if (variable == "TIERFS_CONFIG") {
-            config_file = value;
-            continue;
-        }
-        const SettingKey* const key = find_by_variable(variable);
+    void set(const std::string& name, std::string_view value, const std::string& place) {
+        const Key* key = settings::find(name);
         if (key == nullptr) {
-            return fail(EINVAL, "environment " + variable +
-                                    ": no setting has this name; tierfs --help lists the keys "
-                                    "(memory.limit is TIERFS_MEMORY_LIMIT)");
+            if (name == "rw") return refuse(place, "rw: this version of tierfs is read-only; allowed: ro");
+            return refuse(place, settings::shown(name) + " is no known key" + settings::suggestion(name));
         }
-        texts.push_back({std::string(key->name), value, "environment " + variable});
+        if (const auto problem = settings::set(settings, *key, value)) return refuse(place, *problem);
+        places_[name] = place;
     }
-    return texts;
-}
 
-Result<void> check_paths(const Settings& settings) {
-    if (settings.nvme_path.find(':') != std::string::npos) {
-        return fail(EINVAL, "nvme.path: '" + settings.nvme_path +
-                                "' names several devices; this version of tierfs uses one");
+    void refuse(const std::string& place, const std::string& text) {
+        problems.push_back(Error{EINVAL, place + ": " + text});
     }
-    const std::array<std::pair<std::string_view, const std::string*>, 3> paths{
-        {{"nvme.path", &settings.nvme_path},
-         {"index.path", &settings.index_path},
-         {"log.file", &settings.log_file}}};
-    for (const auto& [name, path] : paths) {
-        if (!path->empty() && path->front() != '/') {
-            return fail(EINVAL, std::string(name) + ": '" + *path + "' is not an absolute path");
+
+    void read_file(const std::string& path) {
+        for (const auto& entry : settings::read_yaml(path, problems)) {
+            if (problems.size() > kMostProblems) return;
+            set(entry.key, entry.value, entry.place);
         }
     }
-    return {};
+
+    /// Where a key was set, for problems of several keys together.
+    std::string place(const std::string& name) const {
+        const auto found = places_.find(name);
+        return found == places_.end() ? "default" : found->second;
+    }
+
+  private:
+    std::map<std::string, std::string> places_;
+};
+
+std::string variable_of(const Key& key) {
+    std::string name = "TIERFS_" + std::string(key.name);
+    for (char& c : name) c = c == '.' ? '_' : c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    return name;
 }
 
-Result<void> check_combinations(const Settings& settings) {
-    if (auto paths = check_paths(settings); !paths) return paths;
-    if (settings.nvme_path.empty() && settings.nvme_limit != 0) {
-        return fail(EINVAL, "nvme.limit is set but nvme.path is not: say where the NVMe tier shall live");
+void read_environment(const std::map<std::string, std::string>& environment, Loader& loader) {
+    for (const auto& [name, value] : environment) {
+        if (!name.starts_with("TIERFS_") || name.starts_with("TIERFS_TEST_") || name == "TIERFS_NO_CCACHE")
+            continue;
+        const std::string place = "environment " + settings::shown(name).substr(1);
+        const auto& keys = settings::table();
+        const auto key =
+            std::find_if(keys.begin(), keys.end(), [&](const Key& k) { return variable_of(k) == name; });
+        const std::string where = place.substr(0, place.size() - 1);
+        if (key != keys.end()) {
+            loader.set(std::string(key->name), value, where);
+            continue;
+        }
+        std::string dotted = name.substr(7);
+        std::replace(dotted.begin(), dotted.end(), '_', '.');
+        for (char& c : dotted) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+        loader.refuse(where, "is no known variable" + settings::suggestion(dotted) +
+                                 "; allowed: TIERFS_ and a key, as TIERFS_MEMORY_LIMIT for memory.limit");
     }
-    if (settings.nvme_limit != 0 && settings.nvme_limit < kSmallestNvmeLimit) {
-        return fail(ERANGE, "nvme.limit: '" + format_size_exact(settings.nvme_limit) +
-                                "' is out of range; allowed: 16M or more, or 0");
-    }
-    if (settings.ram_limit && *settings.ram_limit > settings.memory_limit) {
-        return fail(EINVAL, "ram.limit (" + format_size(*settings.ram_limit) +
-                                ") is larger than memory.limit (" + format_size(settings.memory_limit) + ")");
-    }
-    if (settings.s3_anonymous && !settings.s3_profile.empty()) {
-        return fail(EINVAL,
-                    "s3.anonymous and s3.profile exclude each other: anonymous requests use no credentials");
-    }
-    const std::string& endpoint = settings.s3_endpoint;
-    if (!endpoint.empty() && !endpoint.starts_with("http://") && !endpoint.starts_with("https://")) {
-        return fail(EINVAL, "s3.endpoint: '" + endpoint +
-                                "' has no scheme; allowed: http://HOST[:PORT] or "
-                                "https://HOST[:PORT]");
-    }
-    return {};
 }
 
-Settings defaults() {
-    Settings settings;
-    settings.memory_limit = default_memory_limit();
-    settings.s3_uid = ::geteuid();
-    settings.s3_gid = ::getegid();
-    return settings;
+void read_option(const std::string& option, Loader& loader) {
+    const auto equals = option.find('=');
+    const std::string name = option.substr(0, equals);
+    if (option.empty() || name == "config" || is_mount_option(option)) return;
+    const std::string shown = settings::shown(name);
+    const std::string place = "option -o " + shown.substr(1, shown.size() - 2);
+    const Key* key = settings::find(name);
+    const bool bare = equals == std::string::npos;
+    if (bare && key != nullptr && key->kind != settings::Kind::flag) {
+        return loader.refuse(place, name + ": found no value; allowed: " + settings::allowed(*key));
+    }
+    loader.set(name, bare ? "true" : option.substr(equals + 1), place);
+}
+
+/// The file of the last config=; empty without one.
+std::string config_file(const std::vector<std::string>& options, Loader& loader) {
+    std::string path;
+    for (const auto& option : options) {
+        if (option != "config" && !option.starts_with("config=")) continue;
+        path = option.size() > 7 ? option.substr(7) : "";
+        if (path.empty())
+            loader.refuse("option -o config", "config: found no value; allowed: the path of a YAML file");
+    }
+    return path;
+}
+
+/// Whether `path` is `folder` or lies below it, by name alone: the folder may be a mount that hangs.
+bool is_within(const std::string& path, const std::string& folder) {
+    if (path.empty() || folder.empty()) return false;
+    std::filesystem::path outer = std::filesystem::path(folder).lexically_normal();
+    if (!outer.has_filename() && outer != outer.root_path()) outer = outer.parent_path();
+    const std::filesystem::path inner = std::filesystem::path(path).lexically_normal();
+    return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+void check_together(Loader& loader) {
+    const Settings& s = loader.settings;
+    if (s.nvme_limit != 0 && s.nvme_path.empty()) {
+        loader.refuse(loader.place("nvme.limit"), "nvme.limit: found " + format_size_exact(s.nvme_limit) +
+                                                      " without nvme.path; allowed: both, or neither");
+    }
+    if (s.ram_limit && *s.ram_limit > s.memory_limit) {
+        loader.refuse(loader.place("ram.limit"),
+                      "ram.limit: found " + format_size_exact(*s.ram_limit) +
+                          ", which is more than memory.limit (" + format_size_exact(s.memory_limit) + ", " +
+                          loader.place("memory.limit") + "); allowed: at most memory.limit");
+    }
+    for (const auto& [name, path] : {std::pair<std::string, const std::string&>{"nvme.path", s.nvme_path},
+                                     {"index.path", s.index_path},
+                                     {"log.file", s.log_file},
+                                     {"s3.ca_bundle", s.s3_ca_bundle}}) {
+        if (!is_within(path, s.mountpoint)) continue;
+        loader.refuse(loader.place(name),
+                      name + ": found " + settings::shown(path) +
+                          ", which lies inside the mountpoint; allowed: a path outside of it");
+    }
+}
+
+void resolve_memory(Settings& settings) {
+    constexpr std::uint64_t smallest = 96 << 20;  // what MemoryPlan::divide needs
+    if (settings.memory_limit == 0) settings.memory_limit = std::max(default_memory_limit(), smallest);
 }
 
 }  // namespace
 
 Result<Settings> load_settings(const SettingsSources& sources) {
-    Settings settings = defaults();
-    std::string config_file;
-    const auto environment = environment_texts(sources.environment, config_file);
-    if (!environment) return fail(environment.error());
-    const auto options = option_texts(sources.options, config_file);
-    if (!options) return fail(options.error());
-
-    if (!config_file.empty()) {
-        const auto file = read_settings_file(config_file);
-        if (!file) return fail(file.error());
-        if (auto applied = apply_all(settings, *file); !applied) return fail(applied.error());
-    }
-    if (auto applied = apply_all(settings, *environment); !applied) return fail(applied.error());
-    if (auto applied = apply_all(settings, *options); !applied) return fail(applied.error());
-    if (auto checked = check_combinations(settings); !checked) return fail(checked.error());
-
+    Loader loader;
+    Settings& settings = loader.settings;
     settings.source = sources.source;
-    settings.foreground = sources.foreground;
     if (!sources.mountpoint.empty()) {
-        std::error_code ignored;
-        settings.mountpoint =
-            std::filesystem::absolute(sources.mountpoint, ignored).lexically_normal().string();
-        while (settings.mountpoint.size() > 1 && settings.mountpoint.back() == '/')
-            settings.mountpoint.pop_back();
+        std::error_code error;
+        const auto absolute = std::filesystem::absolute(sources.mountpoint, error);
+        if (error)
+            return fail(Error{error.value(),
+                              "mountpoint " + settings::shown(sources.mountpoint) + ": " + error.message()});
+        settings.mountpoint = absolute.string();
     }
+    settings.foreground = sources.foreground;
+
+    const std::string file = config_file(sources.options, loader);
+    if (!file.empty()) loader.read_file(file);
+    read_environment(sources.environment, loader);
+    for (const auto& option : sources.options) read_option(option, loader);
+    resolve_memory(settings);
+    check_together(loader);
+    if (const auto good = verdict(loader.problems); !good) return fail(good.error());
     return settings;
 }
 
 Result<void> check_settings_file(const std::string& path) {
-    const auto file = read_settings_file(path);
-    if (!file) return fail(file.error());
-    Settings settings = defaults();
-    if (auto applied = apply_all(settings, *file); !applied) return applied;
-    if (auto checked = check_combinations(settings); !checked) return fail(checked.error().within(path));
-    return {};
-}
-
-std::string settings_help() {
-    const Settings settings = defaults();
-    std::string text;
-    for (const auto& key : setting_keys()) {
-        std::string head = "  " + std::string(key.name);
-        const std::string value = key.show(settings);
-        if (!key.is_flag) head += "=" + (value.empty() ? std::string(key.type) : value);
-        text += head + "\n      " + std::string(key.help);
-        if (!key.allowed.empty()) text += " (" + std::string(key.allowed) + ")";
-        text += "\n";
-    }
-    return text;
-}
-
-std::string settings_defaults_yaml() {
-    const Settings settings = defaults();
-    std::string text = "# tierfs settings, all at their defaults. Use it with -o config=FILE.\n";
-    for (const auto& key : setting_keys()) {
-        text += "\n# " + std::string(key.help) + "\n# " + std::string(key.type);
-        if (!key.allowed.empty()) text += ": " + std::string(key.allowed);
-        const std::string value = key.show(settings);
-        text += "\n" + std::string(key.name) + ": " + (value.empty() ? "\"\"" : value) + "\n";
-    }
-    return text;
-}
-
-std::string settings_man() {
-    Settings settings;  // not this machine's defaults: the manual is the same everywhere
-    std::string text;
-    for (const auto& key : setting_keys()) {
-        text += ".TP\n.BR " + std::string(key.name);
-        text += " \" (" + std::string(key.type);
-        if (!key.allowed.empty()) text += ": " + std::string(key.allowed);
-        const bool of_machine = key.name == "memory.limit" || key.name == "s3.uid" || key.name == "s3.gid";
-        const std::string value = of_machine ? std::string() : key.show(settings);
-        if (!value.empty()) text += "; default " + value;
-        text += ")\"\n" + std::string(key.help) + "\n";
-    }
-    return text;
+    Loader loader;
+    loader.read_file(path);
+    // Where the limit is left to the machine, this machine's may not be the one that the file is for.
+    if (loader.settings.memory_limit == 0) loader.settings.ram_limit.reset();
+    check_together(loader);
+    return verdict(loader.problems);
 }
 
 }  // namespace tierfs

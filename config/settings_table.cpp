@@ -1,342 +1,358 @@
 #include "config/settings_table.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <array>
 #include <charconv>
+#include <limits>
 #include <numeric>
 
 #include "config/units.hpp"
 
-namespace tierfs {
-
+namespace tierfs::settings {
 namespace {
 
-constexpr std::uint64_t kKiB = 1024;
-constexpr std::uint64_t kMiB = 1024 * kKiB;
-constexpr std::uint64_t kGiB = 1024 * kMiB;
-constexpr std::uint64_t kAny = INT64_MAX;
+constexpr std::uint64_t kKiB = 1 << 10, kMiB = 1 << 20, kGiB = 1 << 30;
+constexpr std::uint64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
+constexpr std::uint64_t kMostTime = kMostBytes;  // kForever
+constexpr std::uint64_t kMostId = 0xfffffffe;    // (uid_t)-1 means "no change" to the kernel
 
-template <typename T>
-struct Word {
-    std::string_view word;
-    T value;
-};
+using S = Settings;
 
-Result<bool> parse_boolean(std::string_view text) {
-    if (text.empty() || text == "true" || text == "yes" || text == "on" || text == "1") return true;
-    if (text == "false" || text == "no" || text == "off" || text == "0") return false;
-    return fail(EINVAL, "'" + std::string(text) + "' is neither true nor false");
-}
-
-Result<void> parse_bounded_size(std::uint64_t& target, std::string_view text, std::uint64_t least,
-                                std::uint64_t most) {
-    const auto size = parse_size(text);
-    if (!size) return fail(size.error());
-    if (*size < least || *size > most) return fail(ERANGE, "'" + std::string(text) + "' is out of range");
-    target = *size;
-    return {};
-}
-
-SettingKey size_key(std::string_view name, std::uint64_t Settings::*member, std::uint64_t least,
-                    std::uint64_t most, std::string_view allowed, std::string_view help) {
-    return {name,
-            "size",
-            allowed,
-            help,
-            false,
-            [=](Settings& settings, std::string_view text) {
-                return parse_bounded_size(settings.*member, text, least, most);
-            },
-            [=](const Settings& settings) { return format_size_exact(settings.*member); }};
-}
-
-SettingKey duration_key(std::string_view name, std::chrono::milliseconds Settings::*member,
-                        std::chrono::milliseconds least, std::chrono::milliseconds most,
-                        std::string_view allowed, std::string_view help) {
-    return {name,
-            "duration",
-            allowed,
-            help,
-            false,
-            [=](Settings& settings, std::string_view text) -> Result<void> {
-                const auto duration = parse_duration(text);
-                if (!duration) return fail(duration.error());
-                if (*duration < least || *duration > most) {
-                    return fail(ERANGE, "'" + std::string(text) + "' is out of range");
-                }
-                settings.*member = *duration;
-                return {};
-            },
-            [=](const Settings& settings) { return format_duration(settings.*member); }};
-}
-
-template <typename Number>
-SettingKey number_key(std::string_view name, Number Settings::*member, std::uint64_t least,
-                      std::uint64_t most, int base, std::string_view allowed, std::string_view help) {
-    return {name,
-            base == 8 ? "octal number" : "number",
-            allowed,
-            help,
-            false,
-            [=](Settings& settings, std::string_view text) -> Result<void> {
-                std::uint64_t value = 0;
-                const auto result = std::from_chars(text.data(), text.data() + text.size(), value, base);
-                if (text.empty() || result.ec != std::errc() || result.ptr != text.data() + text.size()) {
-                    return fail(EINVAL, "'" + std::string(text) + "' is not a" +
-                                            (base == 8 ? "n octal" : "") + " number");
-                }
-                if (value < least || value > most)
-                    return fail(ERANGE, "'" + std::string(text) + "' is out of range");
-                settings.*member = static_cast<Number>(value);
-                return {};
-            },
-            [=](const Settings& settings) {
-                std::array<char, 24> text{};
-                const auto end =
-                    std::to_chars(text.data(), text.data() + text.size(), settings.*member, base).ptr;
-                return (base == 8 ? "0" : "") + std::string(text.data(), end);
-            }};
-}
-
-SettingKey text_key(std::string_view name, std::string Settings::*member, std::string_view allowed,
-                    std::string_view help) {
-    return {name,
-            "text",
-            allowed,
-            help,
-            false,
-            [=](Settings& settings, std::string_view text) -> Result<void> {
-                if (text.find('\0') != std::string_view::npos) return fail(EINVAL, "the text holds a NUL");
-                settings.*member = std::string(text);
-                return {};
-            },
-            [=](const Settings& settings) { return settings.*member; }};
-}
-
-SettingKey flag_key(std::string_view name, bool Settings::*member, std::string_view help) {
-    return {name,
-            "true or false",
-            "",
-            help,
-            true,
-            [=](Settings& settings, std::string_view text) -> Result<void> {
-                const auto value = parse_boolean(text);
-                if (!value) return fail(value.error());
-                settings.*member = *value;
-                return {};
-            },
-            [=](const Settings& settings) { return settings.*member ? "true" : "false"; }};
-}
-
-template <typename T, std::size_t N>
-SettingKey word_key(std::string_view name, T Settings::*member, std::array<Word<T>, N> words,
-                    std::string_view allowed, std::string_view help) {
-    return {name,
-            "word",
-            allowed,
-            help,
-            false,
-            [=](Settings& settings, std::string_view text) -> Result<void> {
-                for (const auto& word : words) {
-                    if (word.word != text) continue;
-                    settings.*member = word.value;
-                    return {};
-                }
-                return fail(EINVAL, "'" + std::string(text) + "' is unknown");
-            },
-            [=](const Settings& settings) {
-                for (const auto& word : words) {
-                    if (word.value == settings.*member) return std::string(word.word);
-                }
-                return std::string();
-            }};
-}
-
-SettingKey read_only_key() {
-    SettingKey key = flag_key("ro", &Settings::read_only, "mount read-only; this version knows nothing else");
-    key.parse = [](Settings& settings, std::string_view text) -> Result<void> {
-        const auto value = parse_boolean(text);
-        if (!value) return fail(value.error());
-        if (!*value)
-            return fail(EROFS, "this version of tierfs mounts read-only: leave 'rw' out or say 'ro'");
-        settings.read_only = true;
-        return {};
+std::vector<Key> make_table() {
+    return {
+        {"ro", Kind::flag, &S::read_only, "Mount read-only. This version knows nothing else."},
+        {"allow_other", Kind::flag, &S::allow_other,
+         "Let other users than the one who mounts see the files."},
+        {"allow_suid", Kind::flag, &S::allow_suid, "Honour set-user-ID bits and device files of the origin."},
+        {"profile",
+         Kind::choice,
+         &S::profile,
+         "What buffers are sized for: a small node, a large one, or look.",
+         0,
+         0,
+         false,
+         false,
+         {"small", "large", "auto"}},
+        {"metadata.ttl", Kind::duration, &S::metadata_ttl,
+         "How long names and attributes are trusted; forever for datasets that never change.", 0, kMostTime},
+        {"memory.limit", Kind::size, &S::memory_limit,
+         "Memory of the whole process; auto: 25 % of the cgroup's limit, at most 8G.", 96 * kMiB, kMostBytes,
+         false, true},
+        {"ram.limit", Kind::size, &S::ram_limit,
+         "The RAM tier's part of memory.limit; 0: no RAM tier; auto: what memory.limit leaves.", 0,
+         kMostBytes, false, true},
+        {"nvme.path", Kind::path, &S::nvme_path,
+         "Folder on a local device for the NVMe tier; empty: no NVMe tier."},
+        {"nvme.limit", Kind::size, &S::nvme_limit,
+         "Bytes that the NVMe tier may take; 0 or auto: 80 % of the free space at start.", 16 * kMiB,
+         kMostBytes, true, true},
+        {"index.path", Kind::path, &S::index_path,
+         "Folder of the index; empty: on the NVMe tier's device, else a scratch directory."},
+        {"pack.max_object", Kind::size, &S::pack_max_object,
+         "Objects up to this size are packed into extents.", 0, 8 * kMiB},
+        {"prefetch.window", Kind::size, &S::prefetch_window, "The largest readahead of one stream; 0: none.",
+         kMiB, kGiB, true},
+        {"origin.deadline", Kind::duration, &S::origin_deadline,
+         "One operation on the origin, its retries included, takes no longer than this.", 1000, 3600000},
+        {"origin.connections", Kind::count, &S::origin_connections,
+         "At most this many connections to the origin.", 1, 1024},
+        {"s3.endpoint", Kind::url, &S::s3_endpoint,
+         "URL of the server; empty: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, then AWS's own."},
+        {"s3.region", Kind::text, &S::s3_region,
+         "Region; empty: AWS_REGION, AWS_DEFAULT_REGION, the profile's, then us-east-1."},
+        {"s3.profile", Kind::text, &S::s3_profile,
+         "Profile of the AWS files; empty: AWS_PROFILE, then default."},
+        {"s3.addressing",
+         Kind::choice,
+         &S::s3_addressing,
+         "Where the bucket's name stands in the URL; auto: path for an endpoint of your own.",
+         0,
+         0,
+         false,
+         false,
+         {"auto", "path", "virtual"}},
+        {"s3.anonymous", Kind::flag, &S::s3_anonymous, "Send unsigned requests, for public buckets."},
+        {"s3.ca_bundle", Kind::path, &S::s3_ca_bundle,
+         "File of trusted certificates; empty: AWS_CA_BUNDLE, then the system's."},
+        {"s3.uid", Kind::count, &S::s3_uid, "Owner shown for every file; auto: who mounts.", 0, kMostId,
+         false, true},
+        {"s3.gid", Kind::count, &S::s3_gid, "Group shown for every file; auto: who mounts.", 0, kMostId,
+         false, true},
+        {"s3.file_mode", Kind::octal, &S::s3_file_mode, "Permissions shown for files.", 0, 0777},
+        {"s3.directory_mode", Kind::octal, &S::s3_directory_mode, "Permissions shown for directories.", 0,
+         0777},
+        {"log.level",
+         Kind::choice,
+         &S::log_level,
+         "The least important lines that are kept.",
+         0,
+         0,
+         false,
+         false,
+         {"debug", "info", "warning", "error"}},
+        {"log.file", Kind::path, &S::log_file,
+         "File that lines are appended to; empty: standard error in the foreground, else a file in "
+         "/var/log/tierfs."},
     };
-    return key;
 }
 
-SettingKey ram_limit_key() {
-    return {"ram.limit",
-            "size",
-            "0 to what memory.limit leaves",
-            "most that the RAM tier keeps; 0 switches it off; default: three quarters of what memory.limit "
-            "leaves for data",
-            false,
-            [](Settings& settings, std::string_view text) -> Result<void> {
-                if (text.empty()) {
-                    settings.ram_limit.reset();
-                    return {};
-                }
-                std::uint64_t size = 0;
-                auto parsed = parse_bounded_size(size, text, 0, kAny);
-                if (parsed) settings.ram_limit = size;
-                return parsed;
-            },
-            [](const Settings& settings) {
-                return settings.ram_limit ? format_size_exact(*settings.ram_limit) : std::string();
-            }};
-}
-
-void add_mount_keys(std::vector<SettingKey>& keys) {
-    using namespace std::chrono_literals;
-    constexpr std::array<Word<Profile>, 3> kProfiles{
-        {{"auto", Profile::automatic}, {"small", Profile::small}, {"large", Profile::large}}};
-    keys.push_back(read_only_key());
-    keys.push_back(
-        flag_key("allow_other", &Settings::allow_other,
-                 "let other users in; the kernel then checks owner and mode (default_permissions)"));
-    keys.push_back(flag_key("allow_suid", &Settings::allow_suid,
-                            "do not mount nosuid,nodev: modes and owners are the source's, trust it first"));
-    keys.push_back(
-        word_key("profile", &Settings::profile, kProfiles, "auto, small or large",
-                 "small: opening a file costs no message; large: opens are answered by the daemon; auto is "
-                 "small in this version"));
-    keys.push_back(
-        duration_key("metadata.ttl", &Settings::metadata_ttl, 0ms, kForever, "0 or more",
-                     "how long names and attributes are believed before the source is asked again; forever "
-                     "for datasets that never change"));
-}
-
-void add_tier_keys(std::vector<SettingKey>& keys) {
-    keys.push_back(size_key(
-        "memory.limit", &Settings::memory_limit, 96 * kMiB, kAny, "96M or more",
-        "all memory that the daemon may take; default: a quarter of the cgroup's or the machine's, at "
-        "most 8G"));
-    keys.push_back(ram_limit_key());
-    keys.push_back(text_key("nvme.path", &Settings::nvme_path, "an absolute path",
-                            "an existing directory on a local disk for the NVMe tier; empty: no NVMe tier"));
-    keys.push_back(size_key(
-        "nvme.limit", &Settings::nvme_limit, 0, kAny, "16M or more, or 0",
-        "most bytes that the tier takes below nvme.path, its index apart; 0: four fifths of the space "
-        "that is free at the start"));
-    keys.push_back(
-        text_key("index.path", &Settings::index_path, "an absolute path",
-                 "directory for the index of names; empty: with the NVMe tier, or a scratch directory"));
-    keys.push_back(size_key("pack.max_object", &Settings::pack_max_object, 0, 1 * kMiB, "0 to 1M",
-                            "objects up to this size are fetched whole and packed in extents"));
-    keys.push_back(
-        size_key("prefetch.window", &Settings::prefetch_window, 0, 1 * kGiB, "0 to 1G",
-                 "the furthest that one stream is read ahead (never more than a quarter of the memory for "
-                 "data); 0: no readahead"));
-}
-
-void add_origin_keys(std::vector<SettingKey>& keys) {
-    using namespace std::chrono_literals;
-    constexpr std::array<Word<AddressingStyle>, 3> kStyles{{{"auto", AddressingStyle::automatic},
-                                                            {"path", AddressingStyle::path},
-                                                            {"virtual", AddressingStyle::virtual_host}}};
-    keys.push_back(
-        duration_key("origin.deadline", &Settings::origin_deadline, 1s, 1h, "1s to 1h",
-                     "an operation on the source that has not ended by then, retries included, fails"));
-    keys.push_back(number_key("origin.connections", &Settings::origin_connections, 1, 1024, 10, "1 to 1024",
-                              "most requests to the source at a time"));
-    keys.push_back(
-        text_key("s3.endpoint", &Settings::s3_endpoint, "http://HOST[:PORT] or https://HOST[:PORT]",
-                 "the store's address; default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's, AWS"));
-    keys.push_back(text_key("s3.region", &Settings::s3_region, "",
-                            "default: AWS_REGION, AWS_DEFAULT_REGION, the profile's, us-east-1"));
-    keys.push_back(text_key("s3.profile", &Settings::s3_profile, "",
-                            "profile of the shared AWS files; default: AWS_PROFILE, then 'default'"));
-    keys.push_back(word_key("s3.addressing", &Settings::s3_addressing, kStyles, "auto, path or virtual",
-                            "where the bucket's name stands: in the path or in the host name"));
-    keys.push_back(
-        flag_key("s3.anonymous", &Settings::s3_anonymous, "send unsigned requests, for public buckets"));
-    keys.push_back(text_key("s3.ca_bundle", &Settings::s3_ca_bundle, "a file",
-                            "certificates to trust; default: AWS_CA_BUNDLE, the system's"));
-    keys.push_back(number_key("s3.uid", &Settings::s3_uid, 0, UINT32_MAX - 1, 10, "",
-                              "owner of all files of an S3 source; default: who mounts"));
-    keys.push_back(number_key("s3.gid", &Settings::s3_gid, 0, UINT32_MAX - 1, 10, "",
-                              "group of all files of an S3 source; default: who mounts"));
-    keys.push_back(number_key("s3.file_mode", &Settings::s3_file_mode, 0, 0777, 8, "0 to 0777",
-                              "mode of all files of an S3 source"));
-    keys.push_back(number_key("s3.directory_mode", &Settings::s3_directory_mode, 0, 0777, 8, "0 to 0777",
-                              "mode of all directories of an S3 source"));
-}
-
-void add_log_keys(std::vector<SettingKey>& keys) {
-    SettingKey level = text_key("log.level", &Settings::log_level, "debug, info, warning or error",
-                                "least weight of the lines that are logged");
-    level.parse = [](Settings& settings, std::string_view text) -> Result<void> {
-        constexpr std::array<std::string_view, 4> kLevels{"debug", "info", "warning", "error"};
-        if (std::find(kLevels.begin(), kLevels.end(), text) == kLevels.end()) {
-            return fail(EINVAL, "'" + std::string(text) + "' is unknown");
-        }
-        settings.log_level = std::string(text);
-        return {};
-    };
-    keys.push_back(std::move(level));
-    keys.push_back(text_key(
-        "log.file", &Settings::log_file, "an absolute path",
-        "where to log; default: standard error with -f, else a file of the mount's own (see FILES)"));
-}
-
-std::size_t edit_distance(std::string_view left, std::string_view right) {
-    std::vector<std::size_t> row(right.size() + 1);
+/// Edits between two short words (Levenshtein).
+std::size_t distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 0; i < left.size(); ++i) {
-        std::size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (std::size_t j = 0; j < right.size(); ++j) {
-            const std::size_t substitute = diagonal + (left[i] == right[j] ? 0 : 1);
-            diagonal = row[j + 1];
-            row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, substitute});
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t corner = row[0];
+        row[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t changed = corner + (a[i - 1] == b[j - 1] ? 0 : 1);
+            corner = row[j];
+            row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
         }
     }
-    return row.back();
+    return row[b.size()];
+}
+
+std::string octal(std::uint64_t value) {
+    std::string digits;
+    for (; value != 0; value /= 8) digits.insert(digits.begin(), static_cast<char>('0' + value % 8));
+    return "0" + digits;
+}
+
+std::chrono::milliseconds period(std::uint64_t count) {
+    return std::chrono::milliseconds{static_cast<std::int64_t>(count)};
+}
+
+std::string number_text(const Key& key, std::uint64_t value) {
+    if (key.kind == Kind::size) return format_size_exact(value);
+    if (key.kind == Kind::octal) return octal(value);
+    if (key.kind == Kind::duration) return format_duration(period(value));
+    return std::to_string(value);
+}
+
+/// A number of the key's kind, its range not yet looked at.
+std::optional<std::uint64_t> number(const Key& key, std::string_view text) {
+    if (key.kind == Kind::size) {
+        const auto value = parse_size(text);
+        return value ? std::optional(*value) : std::nullopt;
+    }
+    if (key.kind == Kind::duration) {
+        const auto value = parse_duration(text);
+        return value ? std::optional(static_cast<std::uint64_t>(value->count())) : std::nullopt;
+    }
+    if (key.kind == Kind::octal && text.starts_with("0o")) text.remove_prefix(2);
+    std::uint64_t value = 0;
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), value, key.kind == Kind::octal ? 8 : 10);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
+std::optional<bool> flag(std::string_view text) {
+    if (text == "true" || text == "yes" || text == "on") return true;
+    if (text == "false" || text == "no" || text == "off") return false;
+    return std::nullopt;
+}
+
+bool has_control(std::string_view text) {
+    return std::any_of(text.begin(), text.end(),
+                       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+}
+
+std::string refused(const Key& key, std::string_view text) {
+    // What is wrong in a URL may be a password in it.
+    const std::string found = key.kind == Kind::url ? "another value" : shown(text);
+    return std::string(key.name) + ": found " + found + "; allowed: " + allowed(key);
+}
+
+/// Whether a string may stand for the key.
+bool fits(const Key& key, std::string_view text) {
+    if (has_control(text)) return false;
+    if (key.kind == Kind::choice)
+        return std::find(key.choices.begin(), key.choices.end(), text) != key.choices.end();
+    if (text.empty() || key.kind == Kind::text) return true;
+    if (key.kind == Kind::path) return text[0] == '/';
+    const std::size_t scheme = text.starts_with("https://") ? 8 : text.starts_with("http://") ? 7 : 0;
+    return scheme != 0 && text.size() > scheme && text.find_first_of("@ ?#") == std::string_view::npos;
+}
+
+template <typename Value>
+void copy_member(Value Settings::*member, Settings& to, const Settings& from) {
+    to.*member = from.*member;
+}
+
+std::string_view profile_text(Profile profile) {
+    return profile == Profile::small ? "small" : profile == Profile::large ? "large" : "auto";
+}
+
+std::string_view addressing_text(AddressingStyle style) {
+    return style == AddressingStyle::path           ? "path"
+           : style == AddressingStyle::virtual_host ? "virtual"
+                                                    : "auto";
+}
+
+std::optional<std::string> set_flag(Settings& settings, const Key& key, std::string_view text) {
+    const auto value = flag(text);
+    if (!value) return refused(key, text);
+    if (key.name == "ro" && !*value)
+        return "ro: found " + shown(text) + "; this version of tierfs is read-only";
+    settings.*std::get<bool Settings::*>(key.member) = *value;
+    return std::nullopt;
+}
+
+std::optional<std::string> set_number(Settings& settings, const Key& key, std::string_view text) {
+    const auto value = number(key, text);
+    if (!value || ((*value < key.min || *value > key.max) && !(key.zero && *value == 0)))
+        return refused(key, text);
+    if (auto* small = std::get_if<unsigned Settings::*>(&key.member))
+        settings.** small = static_cast<unsigned>(*value);
+    if (auto* large = std::get_if<std::uint64_t Settings::*>(&key.member)) settings.** large = *value;
+    if (auto* maybe = std::get_if<std::optional<std::uint64_t> Settings::*>(&key.member))
+        settings.** maybe = *value;
+    if (auto* time = std::get_if<std::chrono::milliseconds Settings::*>(&key.member))
+        settings.** time = period(*value);
+    return std::nullopt;
+}
+
+std::optional<std::string> set_string(Settings& settings, const Key& key, std::string_view text) {
+    if (key.name == "nvme.path" && text.find(':') != std::string_view::npos) {
+        return "nvme.path: found " + shown(text) +
+               "; allowed: one folder; several devices are not yet in this version";
+    }
+    if (!fits(key, text)) return refused(key, text);
+    if (auto* string = std::get_if<std::string Settings::*>(&key.member))
+        settings.** string = std::string(text);
+    if (auto* profile = std::get_if<Profile Settings::*>(&key.member)) {
+        settings.** profile = text == "small"   ? Profile::small
+                              : text == "large" ? Profile::large
+                                                : Profile::automatic;
+    }
+    if (auto* style = std::get_if<AddressingStyle Settings::*>(&key.member)) {
+        settings.** style = text == "path"      ? AddressingStyle::path
+                            : text == "virtual" ? AddressingStyle::virtual_host
+                                                : AddressingStyle::automatic;
+    }
+    return std::nullopt;
 }
 
 }  // namespace
 
-const std::vector<SettingKey>& setting_keys() {
-    static const std::vector<SettingKey> keys = [] {
-        std::vector<SettingKey> table;
-        add_mount_keys(table);
-        add_tier_keys(table);
-        add_origin_keys(table);
-        add_log_keys(table);
-        return table;
-    }();
+const std::vector<Key>& table() {
+    static const std::vector<Key> keys = make_table();
     return keys;
 }
 
-const SettingKey* find_setting(std::string_view name) {
-    for (const auto& key : setting_keys()) {
+const Key* find(std::string_view name) {
+    for (const Key& key : table()) {
         if (key.name == name) return &key;
     }
     return nullptr;
 }
 
-std::string_view nearest_setting(std::string_view name) {
-    if (name.size() > 64) return {};
-    std::string_view best;
+std::string suggestion(std::string_view name) {
+    name = name.substr(0, 64);  // a hostile key may be long, and the work grows with it
+    std::string_view nearest;
     std::size_t least = std::max<std::size_t>(2, name.size() / 3) + 1;
-    for (const auto& key : setting_keys()) {
-        std::size_t distance = edit_distance(name, key.name);
-        // "limit" or "endpoint" alone: the part after the dot.
-        if (key.name.ends_with("." + std::string(name))) distance = 1;
-        if (distance < least) {
-            least = distance;
-            best = key.name;
+    for (const Key& key : table()) {
+        const std::size_t edits = distance(name, key.name);
+        if (edits < least && edits < key.name.size()) {
+            least = edits;
+            nearest = key.name;
         }
     }
-    return best;
+    return nearest.empty() ? std::string() : " (did you mean '" + std::string(nearest) + "'?)";
 }
 
-std::string unknown_setting(std::string_view name) {
-    const std::string_view near = nearest_setting(name);
-    std::string message = "unknown key '" + std::string(name.substr(0, 80)) + "'";
-    if (!near.empty()) return message + "; did you mean '" + std::string(near) + "'?";
-    return message + "; tierfs --help lists the keys";
+Settings defaults() {
+    Settings settings;
+    settings.s3_uid = geteuid();
+    settings.s3_gid = getegid();
+    return settings;
 }
 
-}  // namespace tierfs
+std::string allowed(const Key& key) {
+    std::string out;
+    switch (key.kind) {
+        case Kind::flag:
+            return "true or false";
+        case Kind::text:
+            return "text without control characters";
+        case Kind::path:
+            return "an absolute path";
+        case Kind::url:
+            return "http://HOST[:PORT] or https://HOST[:PORT], without user, password and query";
+        case Kind::choice:
+            for (const auto choice : key.choices) out += (out.empty() ? "" : ", ") + std::string(choice);
+            return out;
+        case Kind::size:
+            out = "a size";
+            break;
+        case Kind::duration:
+            out = "a duration";
+            break;
+        case Kind::count:
+            out = "a number";
+            break;
+        case Kind::octal:
+            out = "an octal number";
+            break;
+    }
+    const bool open_end = key.max == kMostBytes && key.kind == Kind::size;
+    out += " from " + number_text(key, key.min) + (open_end ? " on" : " to " + number_text(key, key.max));
+    if (key.zero) out += ", or 0";
+    if (key.automatic) out += ", or auto";
+    return out;
+}
+
+std::string value_text(const Key& key, const Settings& settings) {
+    return std::visit(
+        [&](auto member) -> std::string {
+            const auto& value = settings.*member;
+            using Value = std::decay_t<decltype(value)>;
+            if constexpr (std::is_same_v<Value, bool>)
+                return value ? "true" : "false";
+            else if constexpr (std::is_same_v<Value, std::string>)
+                return value;
+            else if constexpr (std::is_same_v<Value, Profile>)
+                return std::string(profile_text(value));
+            else if constexpr (std::is_same_v<Value, AddressingStyle>)
+                return std::string(addressing_text(value));
+            else if constexpr (std::is_same_v<Value, std::chrono::milliseconds>)
+                return format_duration(value);
+            else if constexpr (std::is_same_v<Value, std::optional<std::uint64_t>>)
+                return value ? number_text(key, *value) : "auto";
+            else
+                return number_text(key, value);
+        },
+        key.member);
+}
+
+std::optional<std::string> set(Settings& settings, const Key& key, std::string_view text) {
+    if (key.automatic && text == "auto") {
+        const Settings from = defaults();
+        std::visit([&](auto member) { copy_member(member, settings, from); }, key.member);
+        return std::nullopt;
+    }
+    switch (key.kind) {
+        case Kind::flag:
+            return set_flag(settings, key, text);
+        case Kind::size:
+        case Kind::duration:
+        case Kind::count:
+        case Kind::octal:
+            return set_number(settings, key, text);
+        default:
+            return set_string(settings, key, text);
+    }
+}
+
+std::string shown(std::string_view text) {
+    std::string out = "'";
+    for (const char c : text.substr(0, 80)) {
+        const auto byte = static_cast<unsigned char>(c);
+        out += byte < 0x20 || byte == 0x7f ? '?' : c;
+    }
+    return out + (text.size() > 80 ? "...'" : "'");
+}
+
+}  // namespace tierfs::settings

@@ -1,72 +1,16 @@
 #include "config/units.hpp"
 
 #include <array>
-<<<<<<< HEAD
-#include <charconv>
-#include <cmath>
-#include <cstdio>
-=======
->>>>>>> config
 #include <limits>
 
 #include "config/settings.hpp"
 
 namespace tierfs {
-<<<<<<< HEAD
-
-namespace {
-
-struct Number {
-    double value;
-    std::string_view unit;
-};
-
-/// A non-negative decimal number and what follows it; digits only, so neither "nan" nor "1e9" nor a sign
-/// passes.
-std::optional<Number> split(std::string_view text) {
-    const std::size_t end = text.find_first_not_of("0123456789.");
-    const std::string_view digits = text.substr(0, end);
-    if (digits.empty() || digits.front() == '.' || digits.back() == '.') return std::nullopt;
-    Number number{0, end == std::string_view::npos ? std::string_view() : text.substr(end)};
-    const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), number.value);
-    if (result.ec != std::errc() || result.ptr != digits.data() + digits.size()) return std::nullopt;
-    return number;
-}
-
-std::optional<std::uint64_t> whole(std::string_view text) {
-    std::uint64_t value = 0;
-    const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (result.ec != std::errc() || result.ptr != text.data() + text.size()) return std::nullopt;
-    return value;
-}
-
-tl::unexpected<Error> bad_size(std::string_view text, std::string_view why) {
-    return fail(EINVAL,
-                "'" + std::string(text) + "' is not a size: " + std::string(why) +
-                    "; write bytes, or a number with K, M, G or T (powers of 1024), such as 64M or 1.5GiB");
-}
-
-std::optional<unsigned> size_shift(std::string_view unit) {
-    if (unit.empty() || unit == "B") return 0U;
-    constexpr std::string_view kLetters = "KMGT";
-    const std::size_t letter = kLetters.find(unit.front() == 'k' ? 'K' : unit.front());
-    if (letter == std::string_view::npos) return std::nullopt;
-    const std::string_view rest = unit.substr(1);
-    if (!rest.empty() && rest != "iB") return std::nullopt;
-    return static_cast<unsigned>(10 * (letter + 1));
-}
-
-struct DurationUnit {
-    std::string_view name;
-    std::int64_t milliseconds;
-};
-constexpr std::array<DurationUnit, 5> kDurationUnits{
-    {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}, {"d", 86'400'000}}};
-=======
 namespace {
 
 constexpr std::uint64_t kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-// Six decimals: enough for a person, and 10^6 * 1 TiB still fits 64 bits, so that no floating point is needed.
+// Six decimals: enough for a person, and 10^6 * 1 TiB still fits 64 bits, so that no floating point is
+// needed.
 constexpr std::size_t kMostDecimals = 6;
 
 struct Number {
@@ -76,7 +20,9 @@ struct Number {
     std::string_view unit;
 };
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
 /// "1.5GiB" -> 1, 5/10, "GiB". EINVAL without digits, ERANGE when the digits do not fit.
 Result<Number> split(std::string_view text) {
@@ -108,8 +54,8 @@ Result<Number> split(std::string_view text) {
 Result<std::uint64_t> times(const Number& number, std::uint64_t factor) {
     std::uint64_t result = 0;
     const std::uint64_t part = number.fraction * factor / number.scale;
-    if (__builtin_mul_overflow(number.whole, factor, &result) || __builtin_add_overflow(result, part, &result) ||
-        result > kMost) {
+    if (__builtin_mul_overflow(number.whole, factor, &result) ||
+        __builtin_add_overflow(result, part, &result) || result > kMost) {
         return fail(ERANGE, "it is too large");
     }
     return result;
@@ -125,7 +71,8 @@ constexpr std::string_view kSizeAllowed = "a size such as 4096, 64M, 1.5GiB (K, 
 constexpr std::string_view kDurationAllowed = "a duration such as 250ms, 10s, 1.5m, 2h, 1d, forever";
 
 tl::unexpected<Error> refuse(std::string_view text, const Error& why, std::string_view allowed) {
-    return fail(why.code, "found " + quoted(text) + ": " + why.message + "; allowed: " + std::string(allowed));
+    return fail(why.code,
+                "found " + quoted(text) + ": " + why.message + "; allowed: " + std::string(allowed));
 }
 
 /// 1, 2^10, 2^20, ... or 0 for what is no unit.
@@ -141,93 +88,34 @@ struct Period {
     std::string_view unit;
     std::uint64_t milliseconds;
 };
-constexpr std::array<Period, 5> kPeriods = {{{"d", 86400000}, {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}}};
->>>>>>> config
+constexpr std::array<Period, 5> kPeriods = {
+    {{"d", 86400000}, {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}}};
 
 }  // namespace
 
 Result<std::uint64_t> parse_size(std::string_view text) {
-<<<<<<< HEAD
-    constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-    const auto number = split(text);
-    if (!number) return bad_size(text, "no number");
-    const auto shift = size_shift(number->unit);
-    if (!shift) {
-        const bool decimal = number->unit.ends_with('B');
-        return bad_size(text, decimal ? "units of 1000 are not used" : "unknown unit");
-    }
-    const std::string_view digits = text.substr(0, text.size() - number->unit.size());
-    if (const auto integer = whole(digits)) {
-        if (*integer > (kMax >> *shift))
-            return fail(ERANGE, "'" + std::string(text) + "' is too large a size");
-        return *integer << *shift;
-    }
-    const double bytes = std::ldexp(number->value, static_cast<int>(*shift));
-    if (!(bytes < static_cast<double>(kMax)))
-        return fail(ERANGE, "'" + std::string(text) + "' is too large a size");
-    if (*shift == 0) return bad_size(text, "bytes are whole");
-    return static_cast<std::uint64_t>(bytes);
-=======
     const auto number = split(text);
     if (!number) return refuse(text, number.error(), kSizeAllowed);
     const std::string_view unit = number->unit;
     const std::uint64_t factor = size_factor(unit);
     if (factor == 0) {
-        const bool decimal = unit.size() == 2 && unit[1] == 'B' && std::string_view("kKMGT").find(unit[0]) != unit.npos;
+        const bool decimal =
+            unit.size() == 2 && unit[1] == 'B' && std::string_view("kKMGT").find(unit[0]) != unit.npos;
         const std::string why = decimal ? "the unit " + quoted(unit) + " is ambiguous (1000 or 1024?)"
                                         : quoted(unit) + " is no unit of size";
         return refuse(text, Error{EINVAL, why}, kSizeAllowed);
     }
-    if (factor == 1 && number->scale != 1) return refuse(text, Error{EINVAL, "bytes have no decimals"}, kSizeAllowed);
+    if (factor == 1 && number->scale != 1)
+        return refuse(text, Error{EINVAL, "bytes have no decimals"}, kSizeAllowed);
     const auto bytes = times(*number, factor);
     if (!bytes) return refuse(text, bytes.error(), kSizeAllowed);
-    if (*bytes == 0 && number->fraction != 0) return refuse(text, Error{EINVAL, "it is less than a byte"}, kSizeAllowed);
+    if (*bytes == 0 && number->fraction != 0)
+        return refuse(text, Error{EINVAL, "it is less than a byte"}, kSizeAllowed);
     return *bytes;
->>>>>>> config
 }
 
 Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
     if (text == "forever") return kForever;
-<<<<<<< HEAD
-    const auto number = split(text);
-    if (number) {
-        if (number->unit.empty() && number->value == 0) return std::chrono::milliseconds(0);
-        for (const auto& unit : kDurationUnits) {
-            if (number->unit != unit.name) continue;
-            const double value = number->value * static_cast<double>(unit.milliseconds);
-            if (value > 1e15) return fail(ERANGE, "'" + std::string(text) + "' is too long; write forever");
-            return std::chrono::milliseconds(static_cast<std::int64_t>(std::llround(value)));
-        }
-    }
-    return fail(
-        EINVAL,
-        "'" + std::string(text) +
-            "' is not a duration: write a number with ms, s, m, h or d, such as 10s or 5m, or forever");
-}
-
-std::string format_size(std::uint64_t bytes) {
-    constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
-    auto value = static_cast<double>(bytes);
-    std::size_t unit = 0;
-    while (value >= 1024 && unit + 1 < kUnits.size()) {
-        value /= 1024;
-        ++unit;
-    }
-    std::array<char, 64> text{};
-    std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits.at(unit));
-    return text.data();
-}
-
-std::string format_size_exact(std::uint64_t bytes) {
-    constexpr std::string_view kLetters = "KMGT";
-    std::size_t letter = 0;
-    std::uint64_t value = bytes;
-    while (value != 0 && value % 1024 == 0 && letter < kLetters.size()) {
-        value /= 1024;
-        ++letter;
-    }
-    return std::to_string(value) + (letter == 0 ? std::string() : std::string(1, kLetters[letter - 1]));
-=======
     if (text == "0") return std::chrono::milliseconds{0};
     const auto number = split(text);
     if (!number) return refuse(text, number.error(), kDurationAllowed);
@@ -238,7 +126,8 @@ std::string format_size_exact(std::uint64_t bytes) {
             return refuse(text, Error{EINVAL, "it is finer than 1ms"}, kDurationAllowed);
         }
         const auto count = times(*number, period.milliseconds);
-        if (!count || *count == kMost) return refuse(text, Error{ERANGE, "it is too large"}, kDurationAllowed);
+        if (!count || *count == kMost)
+            return refuse(text, Error{ERANGE, "it is too large"}, kDurationAllowed);
         return std::chrono::milliseconds{static_cast<std::int64_t>(*count)};
     }
     return refuse(text, Error{EINVAL, quoted(number->unit) + " is no unit of time"}, kDurationAllowed);
@@ -270,16 +159,10 @@ std::string format_size_exact(std::uint64_t bytes) {
         ++power;
     }
     return std::to_string(bytes) + (power == 0 ? std::string() : std::string(1, letters[power - 1]));
->>>>>>> config
 }
 
 std::string format_duration(std::chrono::milliseconds duration) {
     if (duration == kForever) return "forever";
-<<<<<<< HEAD
-    const auto count = duration.count();
-    if (count % 1000 != 0) return std::to_string(count) + "ms";
-    return std::to_string(count / 1000) + "s";
-=======
     const auto count = static_cast<std::uint64_t>(duration.count() < 0 ? 0 : duration.count());
     // 90 s and 60 s read better than 1.5 min: a larger unit only from two of it on.
     for (const auto& period : kPeriods) {
@@ -290,7 +173,6 @@ std::string format_duration(std::chrono::milliseconds duration) {
         }
     }
     return std::to_string(count) + "ms";
->>>>>>> config
 }
 
 }  // namespace tierfs

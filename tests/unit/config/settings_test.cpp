@@ -1,193 +1,195 @@
 #include "config/settings.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "config/settings_table.hpp"
-
 namespace tierfs {
 namespace {
 
-using std::chrono_literals::operator""s;
+using Options = std::vector<std::string>;
 
-SettingsSources with(std::vector<std::string> options) {
-    SettingsSources sources;
-    sources.source = "/data";
-    sources.mountpoint = "/mnt/data/";
-    sources.options = std::move(options);
-    return sources;
-}
-
-/// The message of a refusal; fails the test when nothing was refused.
-std::string refusal(const SettingsSources& sources) {
-    const auto settings = load_settings(sources);
-    EXPECT_FALSE(settings);
-    return settings ? std::string() : settings.error().message;
-}
-
-class SettingsFileTest : public testing::Test {
+class ConfigSettings : public testing::Test {
   protected:
     void SetUp() override {
-        std::string pattern = (std::filesystem::temp_directory_path() / "tierfs-settings-XXXXXX").string();
-        ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-        directory_ = pattern;
+        std::string name = "/tmp/tierfs_settings_XXXXXX";
+        ASSERT_NE(mkdtemp(name.data()), nullptr);
+        folder_ = name;
     }
-    void TearDown() override { std::filesystem::remove_all(directory_); }
-
+    void TearDown() override { std::filesystem::remove_all(folder_); }
     std::string file(const std::string& text) {
-        const std::string path = (directory_ / "tierfs.yaml").string();
-        std::ofstream(path, std::ios::binary) << text;
-        return path;
+        std::ofstream(folder_ + "/t.yaml", std::ios::binary) << text;
+        return folder_ + "/t.yaml";
     }
-
-    std::filesystem::path directory_;
+    static Result<Settings> load(Options options, std::map<std::string, std::string> environment = {}) {
+        return load_settings({"s3://b/p", "/mnt/x", std::move(options), std::move(environment), false});
+    }
+    Result<Settings> yaml(const std::string& text) { return load({"config=" + file(text)}); }
+    static std::string problem(const Result<Settings>& result) {
+        return result ? "(accepted)" : result.error().message;
+    }
+    std::string folder_;
 };
 
-TEST(SettingsTest, DefaultsAreUsable) {
-    const auto settings = load_settings(with({}));
-    ASSERT_TRUE(settings);
-    EXPECT_TRUE(settings->read_only);
-    EXPECT_GE(settings->memory_limit, 96U << 20);
-    EXPECT_EQ(settings->metadata_ttl, 60s);
-    EXPECT_EQ(settings->mountpoint, "/mnt/data");
-    EXPECT_FALSE(settings->ram_limit);
+#define EXPECT_PROBLEM(result, part) \
+    EXPECT_NE(problem(result).find(part), std::string::npos) << problem(result)
+
+TEST_F(ConfigSettings, Defaults) {
+    const auto s = load({}).value();
+    EXPECT_EQ(s.source, "s3://b/p");
+    EXPECT_EQ(s.mountpoint, "/mnt/x");
+    EXPECT_TRUE(s.read_only);
+    EXPECT_GE(s.memory_limit, 96U << 20);
+    EXPECT_EQ(s.s3_uid, geteuid());
+    EXPECT_EQ(s.s3_gid, getegid());
+    EXPECT_EQ(load_settings({"/a", "rel", {}, {}, true}).value().mountpoint,
+              (std::filesystem::current_path() / "rel").string());
 }
 
-TEST(SettingsTest, OptionsSetTypedValues) {
-    const auto settings = load_settings(
-        with({"ro", "allow_other", "memory.limit=256M", "ram.limit=0", "nvme.path=/c", "nvme.limit=1.5G",
-              "metadata.ttl=forever", "profile=large", "s3.file_mode=0640", "origin.connections=7",
-              "s3.addressing=virtual", "log.level=debug", "prefetch.window=0"}));
-    ASSERT_TRUE(settings) << settings.error().message;
-    EXPECT_TRUE(settings->allow_other);
-    EXPECT_EQ(settings->memory_limit, 256U << 20);
-    EXPECT_EQ(settings->ram_limit, 0U);
-    EXPECT_EQ(settings->nvme_limit, 3ULL << 29);
-    EXPECT_EQ(settings->metadata_ttl, kForever);
-    EXPECT_EQ(settings->profile, Profile::large);
-    EXPECT_EQ(settings->s3_file_mode, 0640U);
-    EXPECT_EQ(settings->origin_connections, 7U);
-    EXPECT_EQ(settings->s3_addressing, AddressingStyle::virtual_host);
-    EXPECT_EQ(settings->prefetch_window, 0U);
+TEST_F(ConfigSettings, StrongerSourcesWin) {
+    const std::string config =
+        "config=" + file("memory: {limit: 1G}\nram.limit: 128M\norigin:\n  connections: 7\n");
+    EXPECT_EQ(load({config}).value().memory_limit, 1ULL << 30);
+    EXPECT_EQ(load({config}).value().ram_limit, 128ULL << 20);
+    EXPECT_EQ(load({config}).value().origin_connections, 7U);
+    EXPECT_EQ(load({config}, {{"TIERFS_MEMORY_LIMIT", "2G"}}).value().memory_limit, 2ULL << 30);
+    EXPECT_EQ(load({config, "memory.limit=4G", "memory.limit=3G"}, {{"TIERFS_MEMORY_LIMIT", "2G"}})
+                  .value()
+                  .memory_limit,
+              3ULL << 30);
 }
 
-TEST(SettingsTest, OptionsOfMountAreIgnored) {
-    const auto settings = load_settings(
-        with({"dev", "suid", "noatime", "_netdev", "nofail", "x-systemd.automount", "comment=mine", ""}));
-    ASSERT_TRUE(settings) << settings.error().message;
-    EXPECT_FALSE(settings->allow_suid);
+TEST_F(ConfigSettings, MountsOwnOptionsSwitchNothingOn) {
+    const auto s = load({"rw_", "ro"});
+    EXPECT_FALSE(s);
+    const auto good =
+        load({"defaults", "dev", "suid", "exec", "noatime", "_netdev", "nofail", "x-systemd.automount",
+              "comment=a", "fsname=q", "subtype=t", "ro", "default_permissions", "nomand"});
+    ASSERT_TRUE(good) << problem(good);
+    EXPECT_FALSE(good->allow_suid);
+    EXPECT_TRUE(load({"allow_suid", "allow_other"}).value().allow_suid);
+    EXPECT_PROBLEM(load({"rw"}), "read-only");
+    EXPECT_PROBLEM(load({"ro=false"}), "read-only");
 }
 
-TEST(SettingsTest, RefusalsNamePlaceKeyFoundAndAllowed) {
-    const std::string limit = refusal(with({"memory.limit=12 parsecs"}));
-    for (const char* part : {"-o memory.limit", "12 parsecs", "96M"}) {
-        EXPECT_NE(limit.find(part), std::string::npos) << limit;
-    }
-    EXPECT_NE(refusal(with({"profile=huge"})).find("auto, small or large"), std::string::npos);
-    EXPECT_NE(refusal(with({"memory.limt=1G"})).find("did you mean 'memory.limit'"), std::string::npos);
-    EXPECT_NE(refusal(with({"nvme.path"})).find("a value is missing"), std::string::npos);
-    EXPECT_NE(refusal(with({"rw"})).find("read-only"), std::string::npos);
-    EXPECT_NE(refusal(with({"ro=false"})).find("read-only"), std::string::npos);
-    EXPECT_NE(refusal(with({"s3.file_mode=9"})).find("octal"), std::string::npos);
-    EXPECT_NE(refusal(with({"origin.connections=-1"})).find("not a number"), std::string::npos);
+TEST_F(ConfigSettings, MessagesNamePlaceKeyFoundAndAllowed) {
+    const auto bad = load({"memory.limit=12Q"});
+    for (const char* part : {"option -o memory.limit", "memory.limit: ", "'12Q'", "96M"})
+        EXPECT_PROBLEM(bad, part);
+    EXPECT_PROBLEM(load({}, {{"TIERFS_MEMORY_LIMIT", "x"}}),
+                   "environment TIERFS_MEMORY_LIMIT: memory.limit: found 'x'");
+    EXPECT_PROBLEM(load({"memory.limt=1G"}), "did you mean 'memory.limit'");
+    EXPECT_PROBLEM(load({"memory.limit"}), "found no value");
+    EXPECT_PROBLEM(load({}, {{"TIERFS_MEMORY_LIMITS", "1G"}}), "did you mean 'memory.limit'");
+    EXPECT_TRUE(load({}, {{"TIERFS_TEST_S3", "1"}, {"TIERFS_NO_CCACHE", "1"}, {"PATH", "/bin"}}));
+    const auto secret = load({"s3.endpoint=https://me:hush@host"});
+    EXPECT_PROBLEM(secret, "s3.endpoint");
+    EXPECT_EQ(problem(secret).find("hush"), std::string::npos);
 }
 
-TEST(SettingsTest, ImpossibleCombinationsAreRefused) {
-    EXPECT_NE(refusal(with({"nvme.limit=1G"})).find("nvme.path"), std::string::npos);
-    EXPECT_NE(refusal(with({"nvme.path=/c", "nvme.limit=1M"})).find("16M"), std::string::npos);
-    EXPECT_NE(refusal(with({"nvme.path=/a:/b"})).find("several devices"), std::string::npos);
-    EXPECT_NE(refusal(with({"nvme.path=cache"})).find("absolute"), std::string::npos);
-    EXPECT_NE(refusal(with({"memory.limit=96M", "ram.limit=97M"})).find("larger than"), std::string::npos);
-    EXPECT_NE(refusal(with({"s3.endpoint=localhost:9000"})).find("scheme"), std::string::npos);
-    EXPECT_NE(refusal(with({"s3.anonymous", "s3.profile=x"})).find("exclude"), std::string::npos);
-}
-
-TEST_F(SettingsFileTest, TheStrongerSourceWins) {
-    SettingsSources sources =
-        with({"config=" + file("memory: {limit: 1G}\norigin.connections: 1\nlog.level: debug\n"),
-              "memory.limit=3G", "memory.limit=4G"});
-    sources.environment = {
-        {"TIERFS_MEMORY_LIMIT", "2G"}, {"TIERFS_ORIGIN_CONNECTIONS", "2"}, {"HOME", "/root"}};
-    const auto settings = load_settings(sources);
-    ASSERT_TRUE(settings) << settings.error().message;
-    EXPECT_EQ(settings->memory_limit, 4ULL << 30);
-    EXPECT_EQ(settings->origin_connections, 2U);
-    EXPECT_EQ(settings->log_level, "debug");
-}
-
-TEST_F(SettingsFileTest, EveryProblemOfAFileIsToldWithItsLine) {
-    const std::string path = file("memory.limit: 1G\nprofile: huge\n\nnvme:\n  limt: 5\n");
-    const auto checked = check_settings_file(path);
-    ASSERT_FALSE(checked);
-    EXPECT_NE(checked.error().message.find(path + ":2"), std::string::npos) << checked.error().message;
-    EXPECT_NE(checked.error().message.find(path + ":5"), std::string::npos) << checked.error().message;
-    EXPECT_NE(checked.error().message.find("nvme.limit"), std::string::npos) << checked.error().message;
-}
-
-TEST_F(SettingsFileTest, HostileFilesAreRefused) {
-    EXPECT_FALSE(check_settings_file((directory_ / "absent").string()));
-    EXPECT_FALSE(check_settings_file(directory_.string()));
-    for (const std::string text :
-         {"just words", "- a\n- b\n", "a: [1, 2]\n", "memory.limit: 1G\nmemory.limit: 2G\n", "{{{{",
-          "memory: {limit: {a: {b: {c: {d: 1}}}}}", "? [a]\n: 1\n", "\x01\x02\xff"}) {
-        EXPECT_FALSE(check_settings_file(file(text))) << text;
-    }
-    EXPECT_FALSE(check_settings_file(file(std::string((1 << 20) + 1, '#'))));
-    EXPECT_TRUE(check_settings_file(file("")));
-}
-
-TEST_F(SettingsFileTest, NestedAliasesEnd) {
-    std::string text = "a: &a {}\n";
-    for (char level = 'b'; level < 'f'; ++level) {
-        text += std::string(1, level) + ": &" + level + " {";
-        for (int i = 0; i < 100; ++i) {
-            text += "k" + std::to_string(i) + ": *" + std::string(1, static_cast<char>(level - 1)) + ", ";
-        }
-        text += "}\n";
-    }
-    EXPECT_FALSE(check_settings_file(file(text)));
-}
-
-TEST_F(SettingsFileTest, TheDefaultFileLoads) {
-    const std::string path = file(settings_defaults_yaml());
-    const auto settings = load_settings(with({"config=" + path}));
-    ASSERT_TRUE(settings) << settings.error().message;
-    const auto plain = load_settings(with({}));
-    for (const auto& key : setting_keys()) EXPECT_EQ(key.show(*settings), key.show(*plain)) << key.name;
-}
-
-TEST(SettingsTest, UnknownVariablesAreRefused) {
-    SettingsSources sources = with({});
-    sources.environment = {{"TIERFS_MEMORY_LIMT", "1G"}};
-    EXPECT_NE(refusal(sources).find("TIERFS_MEMORY_LIMT"), std::string::npos);
-    sources.environment = {{"TIERFS_TEST_SEED", "1"}};
-    EXPECT_TRUE(load_settings(sources));
-}
-
-TEST(SettingsTest, HelpAndManualNameEveryKey) {
-    for (const auto& key : setting_keys()) {
-        EXPECT_NE(settings_help().find("  " + std::string(key.name)), std::string::npos) << key.name;
-        EXPECT_NE(settings_man().find(".BR " + std::string(key.name)), std::string::npos) << key.name;
-        EXPECT_FALSE(key.help.empty());
+TEST_F(ConfigSettings, AllProblemsOfAFileAreTold) {
+    const auto bad = yaml("memory:\n  limit: 1\nnvme: {limit: 1M}\nlog.level: loud\nfoo: 1\n");
+    for (const char* part :
+         {"t.yaml:2: memory.limit", "t.yaml:3: nvme.limit", "t.yaml:4: log.level", "t.yaml:5: 'foo'"}) {
+        EXPECT_PROBLEM(bad, part);
     }
 }
 
-TEST(SettingsTest, TheManualPageHoldsTheTable) {
-    const auto page = std::filesystem::path(__FILE__).parent_path() / "../../../man/tierfs.8";
-    std::ifstream stream(page);
-    const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-    ASSERT_FALSE(text.empty());
-    EXPECT_NE(text.find(settings_man()), std::string::npos)
-        << "put the output of settings_man() between the settings marks of man/tierfs.8:\n"
-        << settings_man();
+TEST_F(ConfigSettings, HostileYaml) {
+    EXPECT_PROBLEM(yaml("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"), "aliases");
+    EXPECT_PROBLEM(yaml("memory.limit: 1G\nmemory: {limit: 1G}\n"), "given twice");
+    EXPECT_PROBLEM(yaml("memory: {limit: 1G, limit: 2G}\n"), "given twice");
+    EXPECT_PROBLEM(yaml("nvme: {path: [/a, /b]}\n"), "not yet in this version");
+    EXPECT_PROBLEM(yaml("memory: {limit: {a: 1}}\n"), "found a map");
+    EXPECT_PROBLEM(yaml("- a\n- b\n"), "list");
+    EXPECT_PROBLEM(yaml("hello"), "'hello'");
+    EXPECT_PROBLEM(yaml("memory: {limit: \n"), "not YAML");
+    EXPECT_PROBLEM(yaml("memory.limit: 1G\n---\nmemory.limit: 2G\n"), "several documents");
+    EXPECT_PROBLEM(yaml("memory.limit:\n"), "found nothing");
+    EXPECT_PROBLEM(yaml("? [a]\n: b\n? {c: d}\n: e\n"), "list");
+    EXPECT_PROBLEM(yaml("log.file: \"/a\\nb\"\n"), "log.file");
+    EXPECT_PROBLEM(yaml(std::string("a\0b", 3)), "zero bytes");
+    EXPECT_FALSE(yaml(std::string(100000, '[')));
+    EXPECT_FALSE(yaml(std::string(5000, '{')));
+    std::string deep;
+    for (int i = 0; i < 500; ++i) deep += std::string(static_cast<std::size_t>(i), ' ') + "a:\n";
+    EXPECT_PROBLEM(yaml(deep), "nested too deeply");
+    std::string many;
+    for (int i = 0; i < 50000; ++i) many += "k" + std::to_string(i) + ": 1\n";
+    EXPECT_PROBLEM(yaml(many), "further problems");
+    EXPECT_PROBLEM(yaml(std::string((1 << 20) + 1, '#')), "1 MiB");
+    EXPECT_TRUE(yaml(""));
+    EXPECT_TRUE(yaml("# nothing\nmemory:\n"));
 }
 
-TEST(SettingsTest, TheExampleFileLoads) {
-    const auto example = std::filesystem::path(__FILE__).parent_path() / "../../../config/tierfs.yaml";
-    const auto checked = check_settings_file(example.lexically_normal().string());
+TEST_F(ConfigSettings, FilesThatCannotBeRead) {
+    EXPECT_EQ(load({"config=" + folder_ + "/none"}).error().code, ENOENT);
+    EXPECT_EQ(load({"config=" + folder_}).error().code, EISDIR);
+    ASSERT_EQ(mkfifo((folder_ + "/fifo").c_str(), 0600), 0);
+    EXPECT_PROBLEM(load({"config=" + folder_ + "/fifo"}), "regular file");
+    EXPECT_PROBLEM(load({"config="}), "found no value");
+    EXPECT_FALSE(check_settings_file(folder_ + "/none"));
+}
+
+TEST_F(ConfigSettings, ImpossibleCombinations) {
+    EXPECT_PROBLEM(load({"nvme.limit=1G"}), "without nvme.path");
+    EXPECT_PROBLEM(load({"nvme.path=/c", "nvme.limit=15M"}), "16M");
+    EXPECT_PROBLEM(load({"memory.limit=128M", "ram.limit=129M"}), "more than memory.limit");
+    EXPECT_PROBLEM(load({"nvme.path=/a:/b"}), "not yet in this version");
+    EXPECT_PROBLEM(load({"nvme.path=a"}), "absolute");
+    EXPECT_PROBLEM(load({"index.path=/mnt/y/../x/i"}), "inside the mountpoint");
+    EXPECT_TRUE(load({"index.path=/mnt/xy"}));
+    EXPECT_TRUE(load({"nvme.path=/c", "nvme.limit=16M"}));
+}
+
+TEST_F(ConfigSettings, Ranges) {
+    for (const char* good :
+         {"pack.max_object=0", "pack.max_object=8M", "prefetch.window=0", "prefetch.window=1G",
+          "origin.deadline=1h", "origin.connections=1024", "s3.file_mode=0o640", "s3.addressing=virtual",
+          "metadata.ttl=forever", "s3.uid=auto", "profile=small", "s3.anonymous=yes",
+          "s3.endpoint=http://127.0.0.1:9000"}) {
+        EXPECT_TRUE(load({good})) << good;
+    }
+    for (const char* bad :
+         {"pack.max_object=9M", "prefetch.window=1K", "prefetch.window=2G", "origin.deadline=999ms",
+          "origin.deadline=forever", "origin.connections=0", "origin.connections=1025", "s3.file_mode=888",
+          "s3.file_mode=1000", "s3.uid=4294967295", "s3.uid=-1", "memory.limit=95M", "memory.limit=0",
+          "s3.endpoint=ftp://x", "s3.anonymous=maybe", "log.level=", "profile=huge"}) {
+        EXPECT_FALSE(load({bad})) << bad;
+    }
+    EXPECT_EQ(load({"s3.file_mode=640"}).value().s3_file_mode, 0640U);
+}
+
+TEST_F(ConfigSettings, TheFileOfDefaultsIsTheDefaults) {
+    const auto read = yaml(settings_defaults_yaml());
+    ASSERT_TRUE(read) << problem(read);
+    const auto plain = load({}).value();
+    EXPECT_EQ(read->memory_limit, plain.memory_limit);
+    EXPECT_EQ(read->ram_limit, plain.ram_limit);
+    EXPECT_EQ(read->prefetch_window, plain.prefetch_window);
+    EXPECT_EQ(read->origin_deadline, plain.origin_deadline);
+    EXPECT_EQ(read->s3_file_mode, plain.s3_file_mode);
+    EXPECT_EQ(read->s3_uid, plain.s3_uid);
+    EXPECT_EQ(read->log_level, plain.log_level);
+}
+
+TEST_F(ConfigSettings, TheExampleFileLoads) {
+    const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
+    const std::string example = (root / "config/tierfs.yaml").string();
+    const auto checked = check_settings_file(example);
     EXPECT_TRUE(checked) << checked.error().message;
+    EXPECT_EQ(load({"config=" + example}).value().metadata_ttl, kForever);
+}
+
+TEST_F(ConfigSettings, HelpAndManNameEveryKey) {
+    for (const char* key :
+         {"memory.limit=SIZE", "allow_other", "s3.addressing=auto|path|virtual", "config=FILE"}) {
+        EXPECT_NE(settings_help().find(key), std::string::npos) << key;
+        EXPECT_NE(settings_man().find(key), std::string::npos) << key;
+    }
 }
 
 }  // namespace
