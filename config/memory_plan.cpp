@@ -1,101 +1,124 @@
 #include "config/memory_plan.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
-#include <string>
+#include <vector>
 
+#include "config/memory_sources.hpp"
 #include "config/units.hpp"
 
 namespace tierfs {
-
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kSmallestLimit = 96 * kMiB;
+constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
-std::optional<std::uint64_t> number_in(const std::string& path) {
-    std::ifstream file(path);
-    std::string text;
-    if (!(file >> text)) return std::nullopt;
+std::optional<std::uint64_t> to_number(std::string_view text) {
     std::uint64_t value = 0;
-    const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (result.ec != std::errc()) return std::nullopt;  // "max"
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end == text.data()) return std::nullopt;
     return value;
 }
 
-/// The smallest memory limit on the way from this process's cgroup up to the root; both versions of cgroups.
-std::uint64_t cgroup_limit() {
-    std::uint64_t limit = UINT64_MAX;
-    std::ifstream membership("/proc/self/cgroup");
-    for (std::string line; std::getline(membership, line);) {
-        const std::size_t first = line.find(':');
-        const std::size_t second = line.find(':', first + 1);
+/// "NAME:   123 kB" of a file in /proc, in bytes; nothing when the line is not there.
+std::optional<std::uint64_t> kilobytes_of(const std::string& file, std::string_view name) {
+    std::ifstream in(file);
+    std::string line;
+    while (std::getline(in, line)) {
+        if (line.size() <= name.size() || line.compare(0, name.size(), name) != 0 || line[name.size()] != ':') continue;
+        std::istringstream rest(line.substr(name.size() + 1));
+        std::string value;
+        rest >> value;
+        const auto number = to_number(value);
+        if (number && *number <= kUnlimited / 1024) return *number * 1024;
+    }
+    return std::nullopt;
+}
+
+/// The smallest limit in `file` from the group `path` up to `root`; "max" and unreadable files are no limit. Above a
+/// container the group's own folder may be invisible, therefore missing folders are passed by.
+std::uint64_t smallest_on_the_way_up(const std::filesystem::path& root, const std::string& path, const char* file) {
+    std::uint64_t smallest = kUnlimited;
+    std::filesystem::path group = std::filesystem::path("/" + path).lexically_normal().relative_path();
+    while (true) {
+        std::ifstream in(root / group / file);
+        std::string value;
+        if (in >> value) {
+            const auto number = to_number(value);
+            if (number) smallest = std::min(smallest, *number);
+        }
+        if (group.empty()) return smallest;
+        group = group.parent_path();
+    }
+}
+
+/// Whether `list` ("cpu,memory") names the memory controller.
+bool names_memory(const std::string& list) {
+    std::istringstream in(list);
+    std::string controller;
+    while (std::getline(in, controller, ',')) {
+        if (controller == "memory") return true;
+    }
+    return false;
+}
+
+std::uint64_t cgroup_limit(const MemoryRoots& roots) {
+    std::uint64_t smallest = kUnlimited;
+    std::ifstream in(roots.proc + "/self/cgroup");
+    std::string line;
+    while (std::getline(in, line)) {  // "0::/path" is v2, "4:cpu,memory:/path" is v1; both in the hybrid hierarchy
+        const auto first = line.find(':');
+        const auto second = first == std::string::npos ? first : line.find(':', first + 1);
         if (second == std::string::npos) continue;
         const std::string controllers = line.substr(first + 1, second - first - 1);
-        std::string path = line.substr(second + 1);
-        std::string root = "/sys/fs/cgroup";
-        std::string file = "/memory.max";
-        if (controllers.find("memory") != std::string::npos) {
-            root += "/memory";
-            file = "/memory.limit_in_bytes";
-        } else if (!controllers.empty()) {
-            continue;
+        const std::string path = line.substr(second + 1);
+        if (controllers.empty()) {
+            smallest = std::min({smallest, smallest_on_the_way_up(roots.cgroup, path, "memory.max"),
+                                 smallest_on_the_way_up(roots.cgroup + "/unified", path, "memory.max")});
+        } else if (names_memory(controllers)) {
+            smallest = std::min(smallest, smallest_on_the_way_up(roots.cgroup + "/memory", path, "memory.limit_in_bytes"));
         }
-        for (;;) {
-            if (const auto value = number_in(root + path + file)) limit = std::min(limit, *value);
-            if (path.empty() || path == "/") break;
-            path.resize(path.rfind('/'));
-        }
-        if (const auto value = number_in(root + file)) limit = std::min(limit, *value);
     }
-    return limit;
+    return smallest;
 }
 
 }  // namespace
 
 Result<MemoryPlan> MemoryPlan::divide(std::uint64_t limit, std::optional<std::uint64_t> ram_limit) {
     if (limit < kSmallestLimit) {
-        return fail(ENOMEM, "memory.limit is " + format_size(limit) + "; tierfs needs at least " +
-                                format_size(kSmallestLimit));
+        return fail(ENOMEM, "memory.limit: found " + format_size(limit) + "; the smallest that will do is " +
+                                format_size_exact(kSmallestLimit));
     }
     MemoryPlan plan;
     plan.limit = limit;
-    // Measured: code, stacks, curl and the allocator's slack take about 40 MiB; more connections and threads
-    // come with larger machines.
-    plan.process = 44 * kMiB + std::min(limit / 25, 512 * kMiB);
+    plan.process = std::min(48 * kMiB + limit / 25, 512 * kMiB);
     plan.index = std::clamp(limit / 16, 12 * kMiB, 256 * kMiB);
     plan.names = std::clamp(limit / 16, 6 * kMiB, 512 * kMiB);
-    plan.data = (limit - plan.process - plan.index - plan.names) & ~(kMiB - 1);
-    const std::uint64_t most = (plan.data / 4 * 3) & ~(kMiB - 1);
+    plan.data = limit - plan.process - plan.index - plan.names;
+    const std::uint64_t most = plan.data / 4 * 3 / kMiB * kMiB;
     plan.ram_tier = std::min(ram_limit.value_or(most), most);
     return plan;
 }
 
-std::uint64_t resident_memory() {
-    std::ifstream status("/proc/self/status");
-    std::uint64_t bytes = 0;
-    for (std::string line; std::getline(status, line);) {
-        if (!line.starts_with("RssAnon:") && !line.starts_with("RssShmem:") &&
-            !line.starts_with("HugetlbPages:")) {
-            continue;
-        }
-        std::istringstream fields(line.substr(line.find(':') + 1));
-        std::uint64_t kilobytes = 0;
-        fields >> kilobytes;
-        bytes += kilobytes * 1024;
-    }
-    return bytes;
+std::uint64_t resident_memory(const MemoryRoots& roots) {
+    const std::string status = roots.proc + "/self/status";
+    std::uint64_t sum = 0;
+    for (const char* name : {"RssAnon", "RssShmem", "HugetlbPages"}) sum += kilobytes_of(status, name).value_or(0);
+    return sum;
 }
 
-std::uint64_t default_memory_limit() {
-    const auto physical = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                          static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-    const std::uint64_t quarter = std::min(physical, cgroup_limit()) / 4;
-    return std::clamp(quarter, kSmallestLimit, std::uint64_t{8} << 30);
+std::uint64_t default_memory_limit(const MemoryRoots& roots) {
+    const std::uint64_t physical = kilobytes_of(roots.proc + "/meminfo", "MemTotal").value_or(kUnlimited);
+    return std::min(std::min(physical, cgroup_limit(roots)) / 4, 8192 * kMiB);
 }
+
+std::uint64_t resident_memory() { return resident_memory(MemoryRoots{}); }
+
+std::uint64_t default_memory_limit() { return default_memory_limit(MemoryRoots{}); }
 
 }  // namespace tierfs

@@ -22,7 +22,7 @@ class Server:
             raise Failure(f"{script}: not there; name the script that starts the server by --server-script")
         self.kind, self.script, self.folder = kind, script, folder
         self.endpoint = f"http://127.0.0.1:{SERVER_PORT}"
-        environment = dict(os.environ, AK=self.access_key, SK=self.secret_key)
+        environment = dict(os.environ, ACCESS_KEY=self.access_key, SECRET_KEY=self.secret_key)
         folder.mkdir(parents=True, exist_ok=True)
         try:
             run([script, "start", folder, SERVER_PORT], deadline, environment, log=folder / "start.log")

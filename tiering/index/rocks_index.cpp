@@ -77,12 +77,14 @@ Error RocksIndex::failed(const rocksdb::Status& status, std::string_view doing) 
 }
 
 void RocksIndex::count_garbled(std::string_view what) {
+    listings_doubtful_ = true;
     const auto count = ++garbled_;
     log::warning("index " + directory_.string() + ": a garbled record of a " + std::string(what) +
                  " is taken as absent (" + std::to_string(count) + " so far)");
 }
 
 void RocksIndex::found_damage(const rocksdb::Status& status) {
+    listings_doubtful_ = true;
     if (damaged_.exchange(true)) return;
     log::error("index " + directory_.string() + ": " + status.ToString() +
                "; what is lost is asked of the origin again, the index is rebuilt at the next mount");
@@ -120,6 +122,7 @@ Result<std::optional<NodeRecord>> RocksIndex::find_node(NodeId node) {
 }
 
 Result<std::optional<ListingRecord>> RocksIndex::find_listing(NodeId directory) {
+    if (listings_doubtful_) return std::optional<ListingRecord>();
     return find<ListingRecord>(number_key(kListings, directory), "listing", decode_listing);
 }
 

@@ -72,6 +72,8 @@ class RocksIndex final : public Index {
     const bool is_new_;
     std::atomic<std::uint64_t> garbled_{0};
     std::atomic<bool> damaged_{false};
+    /// A name may be missing that was there: no listing is complete any more.
+    std::atomic<bool> listings_doubtful_{false};
 
     Mutex mutex_;
     std::condition_variable reserved_more_;

@@ -4,15 +4,10 @@
 
 namespace tierfs {
 
-namespace {
-constexpr std::uint8_t kMaxFrequency = 3;
-constexpr std::size_t kFewestGhosts = 64;
-}  // namespace
-
-RamTier::RamTier(const RamTierOptions& options)
-    : options_(options),
-      shard_count_(std::max(1U, options.shards)),
-      shards_(std::make_unique<Shard[]>(shard_count_)) {}
+RamTier::RamTier(const RamTierOptions& options) : options_(options) {
+    const unsigned count = std::max(1U, options.shards);
+    for (unsigned i = 0; i < count; ++i) shards_.push_back(std::make_unique<Shard>(options.limit / count));
+}
 
 BlockMask RamTier::present(const UnitKey& key) {
     Shard& shard = shard_of(key);
@@ -24,23 +19,24 @@ BlockMask RamTier::present(const UnitKey& key) {
     return blocks;
 }
 
-void RamTier::touched(Shard& shard, Entry& entry, BlockMask want, bool to_end) {
-    if (entry.frequency < kMaxFrequency) ++entry.frequency;
-    if (entry.queue != Queue::ahead) return;
+void RamTier::touched(Shard& shard, Entries::iterator place, BlockMask want, bool to_end) {
+    Entry& entry = place->second;
+    if (!entry.is_ahead) {
+        shard.used.touch(place->first);
+        return;
+    }
     for (const Segment& segment : entry.segments) {
         const BlockMask used = segment.buffer->used.load(std::memory_order_relaxed) << segment.first_block;
         if ((segment.blocks & ~(used | want)) != 0) return;
     }
     // Nothing is ahead of the reader any more. Without a tier to keep it in, a reader of small pieces still
     // needs the rest of the last block.
-    if (options_.limit == 0) {
-        if (to_end) drop(shard, entry);
-        return;
+    if (options_.limit > 0) {
+        leave_ahead(shard, entry);
+        add_used(shard, place);
+    } else if (to_end) {
+        drop(shard, place);
     }
-    dequeue(shard, entry);
-    entry.frequency = 0;
-    enqueue(shard, entry,
-            shard.ghosts.contains(std::hash<UnitKey>{}(entry.key)) ? Queue::main : Queue::small);
 }
 
 void RamTier::insert(const UnitKey& key, const ArenaBufferPtr& buffer, std::uint32_t first_block,
@@ -51,120 +47,103 @@ void RamTier::insert(const UnitKey& key, const ArenaBufferPtr& buffer, std::uint
     const auto [place, is_new] = shard.entries.try_emplace(key);
     Entry& entry = place->second;
     for (const Segment& segment : entry.segments) blocks &= ~segment.blocks;
-    if (blocks == 0) {
-        if (is_new) shard.entries.erase(place);
-        return;
-    }
-    Queue queue = ahead ? Queue::ahead : Queue::small;
+    if (blocks == 0) return;  // so it is not new
     if (!is_new) {
-        if (!ahead) queue = entry.queue;
-        dequeue(shard, entry);
-    } else {
-        entry.key = key;
-        if (!ahead && shard.ghosts.contains(std::hash<UnitKey>{}(key))) queue = Queue::main;
+        ahead = ahead || entry.is_ahead;
+        if (entry.is_ahead) {
+            leave_ahead(shard, entry);
+        } else if (ahead) {
+            shard.used.erase(key);
+            used_.fetch_sub(entry.bytes, std::memory_order_relaxed);
+        }
     }
+    const std::uint64_t bytes = buffer->capacity() + kEntryOverhead;
     entry.segments.push_back(Segment{buffer, blocks, first_block});
-    entry.bytes += buffer->capacity() + kEntryOverhead;
+    entry.bytes += bytes;
     written_.fetch_add(buffer->bytes().size(), std::memory_order_relaxed);
-    enqueue(shard, entry, queue);
-}
-
-void RamTier::enqueue(Shard& shard, Entry& entry, Queue queue) {
-    List& target = list(shard, queue);
-    entry.queue = queue;
-    entry.order = order_.fetch_add(1, std::memory_order_relaxed);
-    entry.next = nullptr;
-    entry.previous = target.tail;
-    (target.tail != nullptr ? target.tail->next : target.head) = &entry;
-    target.tail = &entry;
-    target.bytes += entry.bytes;
-    ++target.count;
-    counter(queue).fetch_add(entry.bytes, std::memory_order_relaxed);
-    if (queue == Queue::ahead) shard.oldest_ahead.store(target.head->order, std::memory_order_relaxed);
-}
-
-void RamTier::dequeue(Shard& shard, Entry& entry) {
-    List& from = list(shard, entry.queue);
-    (entry.previous != nullptr ? entry.previous->next : from.head) = entry.next;
-    (entry.next != nullptr ? entry.next->previous : from.tail) = entry.previous;
-    from.bytes -= entry.bytes;
-    --from.count;
-    counter(entry.queue).fetch_sub(entry.bytes, std::memory_order_relaxed);
-    if (entry.queue == Queue::ahead) {
-        shard.oldest_ahead.store(from.head != nullptr ? from.head->order : UINT64_MAX,
-                                 std::memory_order_relaxed);
+    if (ahead) {
+        add_ahead(shard, place);
+    } else if (is_new) {
+        add_used(shard, place);
+    } else {
+        shard.used.resize(key, entry.bytes);
+        used_.fetch_add(bytes, std::memory_order_relaxed);
     }
 }
 
-void RamTier::drop(Shard& shard, Entry& entry) {
-    dequeue(shard, entry);
+void RamTier::add_ahead(Shard& shard, Entries::iterator place) {
+    Entry& entry = place->second;
+    entry.is_ahead = true;
+    entry.ahead = shard.ahead.insert(shard.ahead.end(),
+                                     Ahead{place->first, order_.fetch_add(1, std::memory_order_relaxed)});
+    ahead_.fetch_add(entry.bytes, std::memory_order_relaxed);
+    shard.oldest_ahead.store(shard.ahead.front().order, std::memory_order_relaxed);
+}
+
+void RamTier::add_used(Shard& shard, Entries::iterator place) {
+    shard.used.insert(place->first, place->second.bytes);
+    used_.fetch_add(place->second.bytes, std::memory_order_relaxed);
+}
+
+void RamTier::leave_ahead(Shard& shard, Entry& entry) {
+    entry.is_ahead = false;
+    shard.ahead.erase(entry.ahead);
+    ahead_.fetch_sub(entry.bytes, std::memory_order_relaxed);
+    shard.oldest_ahead.store(shard.ahead.empty() ? UINT64_MAX : shard.ahead.front().order,
+                             std::memory_order_relaxed);
+}
+
+void RamTier::drop(Shard& shard, Entries::iterator place) {
+    Entry& entry = place->second;
+    if (entry.is_ahead) {
+        leave_ahead(shard, entry);
+    } else {
+        shard.used.erase(place->first);  // not there any more where S3-FIFO chose it
+        used_.fetch_sub(entry.bytes, std::memory_order_relaxed);
+    }
     for (const Segment& segment : entry.segments) {
         evicted_.fetch_add(segment.buffer->bytes().size(), std::memory_order_relaxed);
     }
-    const UnitKey key = entry.key;  // erase(entry.key) would read a key that dies on the way
-    shard.entries.erase(key);
-}
-
-void RamTier::remember(Shard& shard, const UnitKey& key) {
-    const std::uint64_t hash = std::hash<UnitKey>{}(key);
-    if (shard.ghosts.insert(hash).second) shard.ghost_order.push_back(hash);
-    const std::size_t most = std::max(kFewestGhosts, list(shard, Queue::main).count);
-    while (shard.ghost_order.size() > most) {
-        shard.ghosts.erase(shard.ghost_order.front());
-        shard.ghost_order.pop_front();
-    }
+    shard.entries.erase(place);
 }
 
 bool RamTier::evict_ahead() {
     Shard* oldest = nullptr;
     std::uint64_t order = UINT64_MAX;
-    for (unsigned i = 0; i < shard_count_; ++i) {
-        const std::uint64_t candidate = shards_[i].oldest_ahead.load(std::memory_order_relaxed);
-        if (candidate < order) {
-            order = candidate;
-            oldest = &shards_[i];
-        }
+    for (const auto& shard : shards_) {
+        const std::uint64_t candidate = shard->oldest_ahead.load(std::memory_order_relaxed);
+        if (candidate >= order) continue;
+        order = candidate;
+        oldest = shard.get();
     }
     if (oldest == nullptr) return false;
     MutexLock lock(oldest->mutex);
-    Entry* entry = list(*oldest, Queue::ahead).head;
-    if (entry == nullptr) return true;  // used meanwhile; the caller looks again
+    if (oldest->ahead.empty()) return true;  // used meanwhile; the caller looks again
+    const auto place = oldest->entries.find(oldest->ahead.front().key);
     if (options_.limit == 0) {
-        drop(*oldest, *entry);
+        drop(*oldest, place);
     } else {
-        dequeue(*oldest, *entry);
-        enqueue(*oldest, *entry, Queue::small);
+        leave_ahead(*oldest, place->second);
+        add_used(*oldest, place);
     }
     return true;
 }
 
-bool RamTier::evict_one(Shard& shard) {
+bool RamTier::evict_used(Shard& shard) {
     MutexLock lock(shard.mutex);
-    List& small = list(shard, Queue::small);
-    List& main = list(shard, Queue::main);
-    // Each step either evicts or lowers a frequency, so this ends.
-    while (small.head != nullptr || main.head != nullptr) {
-        const bool from_small = main.head == nullptr || small.bytes * 10 > small.bytes + main.bytes;
-        Entry& entry = from_small ? *small.head : *main.head;
-        if (entry.frequency == 0) {
-            if (from_small) remember(shard, entry.key);
-            drop(shard, entry);
-            return true;
-        }
-        entry.frequency = from_small ? std::uint8_t{0} : static_cast<std::uint8_t>(entry.frequency - 1);
-        dequeue(shard, entry);
-        enqueue(shard, entry, Queue::main);
-    }
-    return false;
+    const auto key = shard.used.evict();
+    if (!key) return false;
+    drop(shard, shard.entries.find(*key));
+    return true;
 }
 
 void RamTier::trim() {
     while (ahead_.load(std::memory_order_relaxed) > options_.ahead_limit && evict_ahead()) {
     }
-    unsigned empty = 0;
-    while (used_.load(std::memory_order_relaxed) > options_.limit && empty < shard_count_) {
-        Shard& shard = shards_[hand_.fetch_add(1, std::memory_order_relaxed) & (shard_count_ - 1)];
-        empty = evict_one(shard) ? 0 : empty + 1;
+    std::size_t empty = 0;
+    while (used_.load(std::memory_order_relaxed) > options_.limit && empty < shards_.size()) {
+        Shard& shard = *shards_[hand_.fetch_add(1, std::memory_order_relaxed) & (shards_.size() - 1)];
+        empty = evict_used(shard) ? 0 : empty + 1;
     }
 }
 
@@ -175,23 +154,15 @@ bool RamTier::freeable(const Entry& entry) {
 
 std::uint64_t RamTier::reclaim_used(Shard& shard, std::uint64_t bytes) {
     MutexLock lock(shard.mutex);
+    const Entries* const entries = &shard.entries;  // the analysis of locks does not see into the lambda
     std::uint64_t freed = 0;
-    for (const Queue queue : {Queue::small, Queue::main}) {
-        std::size_t left = list(shard, queue).count;  // what is moved to the back is not met twice
-        for (Entry* entry = list(shard, queue).head; left > 0 && freed < bytes; --left) {
-            Entry& here = *entry;
-            entry = entry->next;
-            if (!freeable(here)) continue;
-            if (queue == Queue::small && here.frequency > 0) {
-                here.frequency = 0;
-                dequeue(shard, here);
-                enqueue(shard, here, Queue::main);
-                continue;
-            }
-            freed += here.bytes;
-            if (queue == Queue::small) remember(shard, here.key);
-            drop(shard, here);
-        }
+    while (freed < bytes) {
+        const auto key =
+            shard.used.evict([&](const UnitKey& candidate) { return freeable(entries->at(candidate)); });
+        if (!key) break;
+        const auto place = shard.entries.find(*key);
+        freed += place->second.bytes;
+        drop(shard, place);
     }
     return freed;
 }
@@ -199,12 +170,12 @@ std::uint64_t RamTier::reclaim_used(Shard& shard, std::uint64_t bytes) {
 std::uint64_t RamTier::reclaim_ahead(Shard& shard, std::uint64_t bytes) {
     MutexLock lock(shard.mutex);
     std::uint64_t freed = 0;
-    for (Entry* entry = list(shard, Queue::ahead).head; entry != nullptr && freed < bytes;) {
-        Entry& here = *entry;
-        entry = entry->next;
-        if (!freeable(here)) continue;
-        freed += here.bytes;
-        drop(shard, here);
+    for (auto next = shard.ahead.begin(); next != shard.ahead.end() && freed < bytes;) {
+        const auto place = shard.entries.find(next->key);
+        ++next;
+        if (!freeable(place->second)) continue;
+        freed += place->second.bytes;
+        drop(shard, place);
     }
     return freed;
 }
@@ -212,21 +183,27 @@ std::uint64_t RamTier::reclaim_ahead(Shard& shard, std::uint64_t bytes) {
 std::uint64_t RamTier::let_go_of_held(Shard& shard, std::uint64_t bytes) {
     MutexLock lock(shard.mutex);
     std::uint64_t dropped = 0;
-    for (const Queue queue : {Queue::small, Queue::main, Queue::ahead}) {
-        while (dropped < bytes && list(shard, queue).head != nullptr) {
-            dropped += list(shard, queue).head->bytes;
-            drop(shard, *list(shard, queue).head);
+    while (dropped < bytes) {
+        auto place = shard.entries.end();
+        if (const auto key = shard.used.evict()) {
+            place = shard.entries.find(*key);
+        } else if (!shard.ahead.empty()) {
+            place = shard.entries.find(shard.ahead.front().key);
+        } else {
+            break;
         }
+        dropped += place->second.bytes;
+        drop(shard, place);
     }
     return dropped;
 }
 
 std::uint64_t RamTier::reclaim(std::uint64_t bytes, Reclaim depth) {
-    const unsigned start = hand_.fetch_add(1, std::memory_order_relaxed);
+    const std::size_t start = hand_.fetch_add(1, std::memory_order_relaxed);
     const auto over_shards = [&](auto&& reclaim_in) {
         std::uint64_t sum = 0;
-        for (unsigned i = 0; i < shard_count_ && sum < bytes; ++i) {
-            sum += reclaim_in(shards_[(start + i) & (shard_count_ - 1)], bytes - sum);
+        for (std::size_t i = 0; i < shards_.size() && sum < bytes; ++i) {
+            sum += reclaim_in(*shards_[(start + i) & (shards_.size() - 1)], bytes - sum);
         }
         return sum;
     };

@@ -1,16 +1,15 @@
 // The RAM tier: object data that stays in the arena after its fetch.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "config/mutex.hpp"
+#include "tiering/policy/s3fifo.hpp"
 #include "tiering/ram/arena.hpp"
 #include "tiering/ram/unit.hpp"
 
@@ -26,16 +25,15 @@ struct RamTierStats {
     std::uint64_t used_bytes = 0, ahead_bytes = 0, evicted_bytes = 0, written_bytes = 0;
 };
 
-/// Keeps blocks by unit (unit.hpp), in three queues per shard: `ahead` for what was fetched but not used yet
-/// (first in, first out, never pushed out by reuse), `small` and `main` of S3-FIFO (Yang et al., "FIFO queues
-/// are all you need for cache eviction", SOSP 2023) for the rest.
+/// Keeps blocks by unit (unit.hpp): what was fetched but not used yet in a queue of its own, `ahead` (first
+/// in, first out, never pushed out by reuse), the rest under S3-FIFO (policy/s3fifo.hpp).
 ///
 /// Thread-safe, one short lock per call; holds no data itself but shares of ArenaBuffers. `insert` does not
 /// evict (it is called under other locks): call `trim` afterwards. Limits count the arena's bytes and
 /// kEntryOverhead for each piece, so that tiny objects cannot make the tables outgrow the data.
 class RamTier {
   public:
-    static constexpr std::uint64_t kEntryOverhead = 256;
+    static constexpr std::uint64_t kEntryOverhead = 640;
 
     explicit RamTier(const RamTierOptions& options);
 
@@ -55,7 +53,7 @@ class RamTier {
             have |= blocks;
             visitor(segment.buffer, blocks);
         }
-        if (have != 0) touched(shard, found->second, want, to_end);
+        if (have != 0) touched(shard, found, want, to_end);
         return have;
     }
 
@@ -82,62 +80,52 @@ class RamTier {
     [[nodiscard]] RamTierStats stats() const;
 
   private:
-    enum class Queue : std::uint8_t { ahead, small, main };
-    static constexpr std::size_t kQueues = 3;
-
     struct Segment {
         ArenaBufferPtr buffer;
         BlockMask blocks = 0;
         std::uint32_t first_block = 0;  ///< where the buffer starts in the unit
     };
-    struct Entry {
+    struct Ahead {
         UnitKey key;
+        std::uint64_t order = 0;  ///< of arrival, over all shards
+    };
+    struct Entry {
         std::vector<Segment> segments;
-        Entry *next = nullptr, *previous = nullptr;
         std::uint64_t bytes = 0;
-        std::uint64_t order = 0;  ///< of arrival in its queue, over all shards
-        Queue queue = Queue::small;
-        std::uint8_t frequency = 0;
+        bool is_ahead = false;
+        std::list<Ahead>::iterator ahead;  ///< valid where is_ahead; the others are in `used`
     };
-    struct List {
-        Entry *head = nullptr, *tail = nullptr;
-        std::uint64_t bytes = 0;
-        std::size_t count = 0;
-    };
+    using Entries = std::unordered_map<UnitKey, Entry>;
     struct Shard {
+        explicit Shard(std::uint64_t capacity) : used(capacity) {}
         Mutex mutex;
-        std::unordered_map<UnitKey, Entry> entries TIERFS_GUARDED_BY(mutex);
-        std::array<List, kQueues> lists TIERFS_GUARDED_BY(mutex);
-        std::deque<std::uint64_t> ghost_order TIERFS_GUARDED_BY(mutex);
-        std::unordered_set<std::uint64_t> ghosts TIERFS_GUARDED_BY(mutex);
-        /// Entry::order of the oldest `ahead` entry; UINT64_MAX: none. Written under the lock.
+        Entries entries TIERFS_GUARDED_BY(mutex);
+        S3Fifo<UnitKey> used TIERFS_GUARDED_BY(mutex);
+        std::list<Ahead> ahead TIERFS_GUARDED_BY(mutex);
+        /// Order of the oldest `ahead`; UINT64_MAX: none. Written under the lock.
         std::atomic<std::uint64_t> oldest_ahead{UINT64_MAX};
     };
 
     Shard& shard_of(const UnitKey& key) {
-        return shards_[(std::hash<UnitKey>{}(key) >> 20U) & (shard_count_ - 1)];
+        return *shards_[(std::hash<UnitKey>{}(key) >> 20U) & (shards_.size() - 1)];
     }
-    static List& list(Shard& shard, Queue queue) TIERFS_REQUIRES(shard.mutex) {
-        return shard.lists[static_cast<std::size_t>(queue)];
-    }
-    void touched(Shard& shard, Entry& entry, BlockMask want, bool to_end) TIERFS_REQUIRES(shard.mutex);
-    void enqueue(Shard& shard, Entry& entry, Queue queue) TIERFS_REQUIRES(shard.mutex);
-    void dequeue(Shard& shard, Entry& entry) TIERFS_REQUIRES(shard.mutex);
-    void drop(Shard& shard, Entry& entry) TIERFS_REQUIRES(shard.mutex);
-    void remember(Shard& shard, const UnitKey& key) TIERFS_REQUIRES(shard.mutex);
+    void touched(Shard& shard, Entries::iterator place, BlockMask want, bool to_end)
+        TIERFS_REQUIRES(shard.mutex);
+    void add_ahead(Shard& shard, Entries::iterator place) TIERFS_REQUIRES(shard.mutex);
+    void add_used(Shard& shard, Entries::iterator place) TIERFS_REQUIRES(shard.mutex);
+    void leave_ahead(Shard& shard, Entry& entry) TIERFS_REQUIRES(shard.mutex);
+    void drop(Shard& shard, Entries::iterator place) TIERFS_REQUIRES(shard.mutex);
     [[nodiscard]] static bool freeable(const Entry& entry);
     bool evict_ahead();
-    bool evict_one(Shard& shard);
+    bool evict_used(Shard& shard);
     std::uint64_t reclaim_used(Shard& shard, std::uint64_t bytes);
     std::uint64_t reclaim_ahead(Shard& shard, std::uint64_t bytes);
     std::uint64_t let_go_of_held(Shard& shard, std::uint64_t bytes);
-    std::atomic<std::uint64_t>& counter(Queue queue) { return queue == Queue::ahead ? ahead_ : used_; }
 
     const RamTierOptions options_;
-    const unsigned shard_count_;
-    std::unique_ptr<Shard[]> shards_;
+    std::vector<std::unique_ptr<Shard>> shards_;
     std::atomic<std::uint64_t> used_{0}, ahead_{0}, evicted_{0}, written_{0}, order_{0};
-    std::atomic<unsigned> hand_{0};  ///< the next shard to evict from
+    std::atomic<std::size_t> hand_{0};  ///< the next shard to evict from
 };
 
 }  // namespace tierfs

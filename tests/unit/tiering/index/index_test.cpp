@@ -374,6 +374,18 @@ TEST_F(IndexTest, GarbledRecordsAreAbsent) {
     EXPECT_TRUE(index->for_each_location([](const ContentId&, std::string_view) { return true; }));
 }
 
+TEST_F(IndexTest, AfterAGarbledNameNoListingCountsAsComplete) {
+    put(*open(), 1, "a", 16);
+    poke(index_format::name_key(1, "a"), "\x01garbage");
+    const auto index = open();
+    auto batch = index->batch();
+    batch->put_listing(1, {7, 1, {}});
+    ASSERT_TRUE(index->commit(std::move(batch)));
+    EXPECT_TRUE(index->find_listing(1).value());
+    EXPECT_FALSE(index->find_name(1, "a").value());
+    EXPECT_FALSE(index->find_listing(1).value()) << "would make an existing file seem absent";
+}
+
 TEST_F(IndexTest, ALostNextNodeIdGoesOnBehindTheLastNode) {
     put(*open(), 1, "a", 70000);
     for (const std::string& garbage :
