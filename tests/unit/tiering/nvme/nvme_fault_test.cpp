@@ -64,7 +64,9 @@ TEST_F(NvmeFaultTest, AFailedWriteIsUnstableForAWhile) {
             write_faults_left_ = 0;
             EXPECT_EQ(state(), "unstable");
             EXPECT_EQ(get(1, size), Got::miss);
-            if (code != ENOSPC) EXPECT_EQ(get(0, 5000), Got::right);
+            if (code != ENOSPC) {
+                EXPECT_EQ(get(0, 5000), Got::right);
+            }
             put(2, size);
             tier_->flush();
             EXPECT_EQ(get(2, size), Got::miss);  // not tried yet
