@@ -116,7 +116,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
 
     void received(http::Response response, const Target& target) {
         const bool get = operation_.kind == RequestKind::get;
-        if (get) client_.counters_.bytes_read += response.received;
+        if (get && response.status / 100 == 2) client_.counters_.bytes_read += response.received;
         if (http::is_throttling(response.status)) ++client_.counters_.throttled;
         client_.budget_.earned();
         const Expectation expected{operation_.offset, get ? operation_.destination.size() : 0,

@@ -32,7 +32,7 @@ CredentialProvider::~CredentialProvider() {
 }
 
 bool CredentialProvider::usable() const {
-    return current_ && (!current_->expiry || *current_->expiry > WallClock::now());
+    return current_ && !refused_ && (!current_->expiry || *current_->expiry > WallClock::now());
 }
 
 void CredentialProvider::get(Ready ready) {
@@ -55,11 +55,11 @@ void CredentialProvider::get(Ready ready) {
 
 bool CredentialProvider::reject(const Credentials& used) {
     const MutexLock lock(mutex_);
-    if (!current_ || current_->credentials != used) return true;  // others are there, or on their way
+    if (!current_ || refused_ || current_->credentials != used) return true;  // others are there, or on their way
     const auto now = http::Clock::now();
     if (rejected_at_ && now - *rejected_at_ < kBetweenRejections) return false;
     rejected_at_ = now;
-    current_.reset();
+    refused_ = true;
     failure_.reset();
     return true;
 }
@@ -105,6 +105,8 @@ void CredentialProvider::resolved(Result<ResolvedCredentials> result) {
     {
         const MutexLock lock(mutex_);
         renew_at_.reset();
+        // When no others can be had, the old ones may still do: a refusal need not be the key's fault.
+        refused_ = false;
         if (result) {
             line = "S3 credentials: from " + result->source;
             failure_.reset();

@@ -75,6 +75,7 @@ class CredentialProvider {
     std::condition_variable wake_;
     std::vector<Ready> waiting_ TIERFS_GUARDED_BY(mutex_);
     std::optional<ResolvedCredentials> current_ TIERFS_GUARDED_BY(mutex_);
+    bool refused_ TIERFS_GUARDED_BY(mutex_) = false;  ///< `current_`, by the server: the next walk decides
     std::optional<Error> failure_ TIERFS_GUARDED_BY(mutex_);
     http::Clock::time_point failed_at_ TIERFS_GUARDED_BY(mutex_);
     std::optional<http::Clock::time_point> rejected_at_ TIERFS_GUARDED_BY(mutex_);

@@ -116,7 +116,9 @@ Result<Target> resolve_target(const Settings& settings, const Environment& envir
                             profile_value(profile, "endpoint_url")});
     const auto endpoint = configured.empty() ? "https://" + aws_host(target.region) : configured;
     auto url = http::parse_url(endpoint);
-    if (!url) return fail(url.error().within("s3.endpoint '" + endpoint + "'"));
+    // A text with an @ may hold a password.
+    const bool printable = endpoint.find('@') == std::string::npos;
+    if (!url) return fail(url.error().within(printable ? "s3.endpoint '" + endpoint + "'" : "s3.endpoint"));
     if ((!url->path.empty() && url->path != "/") || !url->query.empty())
         return fail(EINVAL,
                     "s3.endpoint '" + endpoint +

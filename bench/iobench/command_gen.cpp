@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <cinttypes>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -38,11 +39,9 @@ int gen(GenOptions& options) {
     if (!options.manifest.empty())
         if (auto written = write_manifest(options.manifest, outcome->manifest); !written)
             return complain(written.error().message);
-    std::printf("%s: %llu files, %.1f MB: %llu written, %llu were right already\n",
-                options.plan.directory.c_str(),
-                static_cast<unsigned long long>(outcome->written + outcome->kept),
-                static_cast<double>(outcome->bytes) / 1e6, static_cast<unsigned long long>(outcome->written),
-                static_cast<unsigned long long>(outcome->kept));
+    std::printf("%s: %" PRIu64 " files, %.1f MB: %" PRIu64 " written, %" PRIu64 " were right already\n",
+                options.plan.directory.c_str(), outcome->written + outcome->kept,
+                static_cast<double>(outcome->bytes) / 1e6, outcome->written, outcome->kept);
     return 0;
 }
 

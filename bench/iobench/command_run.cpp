@@ -73,6 +73,7 @@ Json summarize(const std::vector<Metrics>& runs) {
     Json summary = Json::object();
     for (std::size_t i = 0; i < runs.front().size(); ++i) {
         std::vector<double> values;
+        values.reserve(runs.size());
         for (const auto& run : runs) values.push_back(run[i].value);
         summary[runs.front()[i].name] = {
             {"median", median(values)}, {"min", quantile(values, 0)}, {"max", quantile(values, 1)}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -185,8 +186,7 @@ Result<void> make_directory(const fs::path& path) {
 std::string file_path(const DatasetPlan& plan, std::uint64_t index) {
     const std::uint64_t directory = plan.files == 0 ? 0 : index * directories_of(plan) / plan.files;
     char text[64];
-    std::snprintf(text, sizeof text, "class_%03llu/%08llu", static_cast<unsigned long long>(directory),
-                  static_cast<unsigned long long>(index + 1));
+    std::snprintf(text, sizeof text, "class_%03" PRIu64 "/%08" PRIu64, directory, index + 1);
     return std::string(text) + std::string(extension(plan.kind));
 }
 

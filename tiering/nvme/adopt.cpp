@@ -102,12 +102,21 @@ void adopt_extent(NvmeCore& core, const Unit& unit) {
     }
 }
 
+bool ends_in_zeros(const DiskFile& file) {
+    const auto sizes = file.sizes();
+    if (!sizes || sizes->size < kDiskAlignment) return false;
+    AlignedBuffer page(kDiskAlignment);
+    const auto got = file.read(page.span(), align_down(sizes->size - kDiskAlignment));
+    return got && std::all_of(page.span().begin(), page.span().begin() + static_cast<std::ptrdiff_t>(*got),
+                              [](std::byte byte) { return byte == std::byte{0}; });
+}
+
 /// The extent that the last run was writing is as long as it was preallocated.
 void trim_extent(NvmeCore& core, const Unit& unit) {
     const std::uint64_t number = unit.id.low;
     const ExtentUuid uuid = core.catalog.uuid(number);
     auto file = DiskFile::open(core.catalog.extent_path(number, uuid), {.write = true});
-    if (!file) return;
+    if (!file || !ends_in_zeros(*file)) return;
     const auto scanned = scan_extent(*file, uuid, [](const ChunkTable&) { return true; });
     const auto sizes = file->sizes();
     // A damaged extent is left as it is: good entries may stand behind the damage.

@@ -82,8 +82,11 @@ Result<BackingFile> BackingFile::create(const std::filesystem::path& files, cons
 Result<BackingFile> BackingFile::open(const std::filesystem::path& files, const ContentId& id) {
     const Paths where = paths(files, id);
     auto data = DiskFile::open(where.data, {.write = true});
+    // A file system that went read-only can still be read.
+    const bool writable = data || data.error().code != EROFS;
+    if (!writable) data = DiskFile::open(where.data, {});
     if (!data) return fail(data.error());
-    auto sums = DiskFile::open(where.sums, {.write = true, .direct = false});
+    auto sums = DiskFile::open(where.sums, {.write = writable, .direct = false});
     if (!sums) return fail(sums.error());
     const auto sizes = data->sizes();
     if (!sizes) return fail(sizes.error());

@@ -7,6 +7,8 @@ namespace {
 
 constexpr std::size_t kRecordBytes = 40;
 constexpr std::uint8_t kRecordVersion = 1;
+/// Far above any extent: a record that says more is damaged.
+constexpr std::uint64_t kMaxOffset = std::uint64_t{1} << 32;
 
 }  // namespace
 
@@ -46,7 +48,7 @@ std::optional<Location> Location::decode(std::string_view text) {
         return std::nullopt;
     }
     if (location.kind == Kind::extent_entry &&
-        (location.object_size > kMaxPackedObject ||
+        (location.object_size > kMaxPackedObject || location.offset > kMaxOffset ||
          location.sum_count != unit_count(location.object_size, kExtentUnit))) {
         return std::nullopt;
     }

@@ -44,12 +44,12 @@ bool NvmeCore::store_location(const ContentId& id, const Location& location) {
 }
 
 void NvmeCore::erase_location(const ContentId& id) {
-    locations.forget(id);
     auto batch = index.batch();
     batch->erase_location(id);
     if (const auto done = index.commit(std::move(batch)); !done) {
         log::warning("NVMe tier: " + done.error().message);
     }
+    locations.forget(id);  // after the index, where a reader may just have found it
 }
 
 void NvmeCore::write_failed(const Error& error) {

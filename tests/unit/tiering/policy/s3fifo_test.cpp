@@ -145,7 +145,9 @@ TEST(S3FifoTest, AgreesWithTheRulesWrittenPlainly) {
                 oracle.touch(key);
                 continue;
             }
-            if (policy.size() >= 50) ASSERT_EQ(policy.evict(), oracle.evict());
+            if (policy.size() >= 50) {
+                ASSERT_EQ(policy.evict(), oracle.evict());
+            }
             policy.insert(key, 1);
             oracle.insert(key);
             ASSERT_EQ(policy.size(), oracle.size());

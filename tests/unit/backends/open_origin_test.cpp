@@ -1,0 +1,35 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/origin.hpp"
+
+namespace tierfs {
+namespace {
+
+Result<std::unique_ptr<Origin>> open(const std::string& source) {
+    Settings settings;
+    settings.source = source;
+    settings.s3_anonymous = true;
+    return open_origin(settings);
+}
+
+TEST(OpenOrigin, PicksByUrl) {
+    const auto origin = open("s3://bkt/p/");
+    ASSERT_TRUE(origin) << origin.error().message;
+    EXPECT_EQ((*origin)->kind(), "s3");
+    EXPECT_THAT((*origin)->identity(), testing::EndsWith("/bkt/p"));
+}
+
+TEST(OpenOrigin, RefusesTheRestAndSaysWhatIsAllowed) {
+    for (const char* source :
+         {"", "relative/dir", "ftp://h/x", "nfs://h/export", "file://host/x", "file:relative"}) {
+        const auto origin = open(source);
+        ASSERT_FALSE(origin) << source;
+        EXPECT_EQ(origin.error().code, EINVAL) << source;
+        EXPECT_THAT(origin.error().message, testing::HasSubstr("s3://BUCKET[/PREFIX]")) << source;
+    }
+    EXPECT_EQ(open("s3://").error().code, EINVAL);
+}
+
+}  // namespace
+}  // namespace tierfs
