@@ -55,7 +55,8 @@ TEST(Status, HasEveryPromisedMember) {
       "hidden_keys": [{"reason": "", "count": 0}]})");
     const auto status = status_json(inputs());
     const auto flat = status.flatten();
-    for (const auto& [pointer, value] : promised.flatten().items()) {
+    const auto wanted = promised.flatten();
+    for (const auto& [pointer, value] : wanted.items()) {
         ASSERT_TRUE(flat.contains(pointer)) << pointer;
         if (value.is_number()) {
             EXPECT_TRUE(flat[pointer].is_number()) << pointer;
