@@ -50,7 +50,7 @@ std::vector<Key> make_table() {
         {"index.path", Kind::path, &S::index_path,
          "Folder of the index; empty: on the NVMe tier's device, else a scratch directory."},
         {"pack.max_object", Kind::size, &S::pack_max_object,
-         "Objects up to this size are packed into extents.", 0, 8 * kMiB},
+         "Objects up to this size are packed into extents.", 0, kMiB},
         {"prefetch.window", Kind::size, &S::prefetch_window, "The largest readahead of one stream; 0: none.",
          kMiB, kGiB, true},
         {"origin.deadline", Kind::duration, &S::origin_deadline,
