@@ -1,5 +1,5 @@
-// backends/: where bytes come from. Origin is the interface; dir/ and s3/ implement it; open_origin picks by URL.
-// tiering/ and fs/ call it. http/ and disk/ are parts that the implementations share.
+// backends/: where bytes come from. Origin is the interface; dir/ and s3/ implement it; open_origin picks by
+// URL. tiering/ and fs/ call it. http/ and disk/ are parts that the implementations share.
 #pragma once
 
 #include <chrono>
@@ -20,8 +20,9 @@ namespace tierfs {
 
 enum class ObjectKind : std::uint8_t { file = 1, directory = 2, symlink = 3 };
 
-/// Attributes of one name at the origin. `version` names the bytes: ETag on S3, "dev:ino:size:mtime_ns:ctime_ns" for
-/// directories' files; empty for directories. Two equal versions of a key mean equal bytes.
+/// Attributes of one name at the origin. `version` names the bytes: ETag on S3,
+/// "ino:size:mtime_ns:ctime_ns" for directories' files; empty for directories. Two equal versions of a
+/// key mean equal bytes.
 struct Attributes {
     ObjectKind kind = ObjectKind::file;
     std::uint64_t size = 0;
@@ -40,8 +41,8 @@ struct DirectoryEntry {
 };
 
 /// One page of a directory. Entries come in the byte order of their names within a page and over pages, but a
-/// directory "a" of an object store may come apart from a file "a" (keys `a`, `a-b`, `a/c`): who merges pages lets the
-/// directory win and counts the file as hidden ("file beside a directory of the same name").
+/// directory "a" of an object store may come apart from a file "a" (keys `a`, `a-b`, `a/c`): who merges pages
+/// lets the directory win and counts the file as hidden ("file beside a directory of the same name").
 struct ListPage {
     std::vector<DirectoryEntry> entries;
     std::string next;                             ///< pass to the next call; empty: that was the last page
@@ -51,29 +52,31 @@ struct ListPage {
 /// Demand: a reader waits. Prefetch: a reader will want it soon. Fill: bulk, in the background.
 enum class Priority : std::uint8_t { demand, prefetch, fill };
 
-/// One read of one version. `path` is relative to the origin's root, components joined by '/', no leading '/'.
+/// One read of one version. `path` is relative to the origin's root, components joined by '/', no leading
+/// '/'.
 struct OriginRead {
     std::string path;
     std::string version;  ///< pinned: other bytes are never returned; ESTALE when the object changed
     std::uint64_t offset = 0;
     std::span<std::byte> destination;  ///< stays valid until `done`; filled whole, or the read fails
     Priority priority = Priority::demand;
-    /// Called exactly once, on any thread, possibly before read() returns. Must not block. ENOENT: gone; ESTALE:
-    /// another version is there now; EACCES; ETIMEDOUT: the deadline passed; EIO: the rest.
+    /// Called exactly once, on any thread, possibly before read() returns. Must not block. ENOENT: gone;
+    /// ESTALE: another version is there now; EACCES; ETIMEDOUT: the deadline passed; EIO: the rest.
     std::function<void(Result<void>)> done;
 };
 
 /// Counters since the start; see `tierfs status --json`, member "origin".
 struct OriginStats {
-    std::uint64_t get = 0, head = 0, list = 0, put = 0, remove = 0, other = 0;  ///< requests sent, retries included
+    std::uint64_t get = 0, head = 0, list = 0, put = 0, remove = 0,
+                  other = 0;  ///< requests sent, retries included
     std::uint64_t bytes_read = 0, retries = 0, throttled = 0, errors = 0;
 };
 
 /// The source of truth of a mount, read-only in this version.
 ///
-/// Thread-safe. `stat`, `list` and `read_link` block the caller for at most the deadline of the settings (plus a
-/// second); `read` does not block. Errors: ENOENT, EACCES (credentials, permissions, archived), ETIMEDOUT, ENOTDIR,
-/// EIO; the message says which request to which endpoint failed and why, without secrets.
+/// Thread-safe. `stat`, `list` and `read_link` block the caller for at most the deadline of the settings
+/// (plus a second); `read` does not block. Errors: ENOENT, EACCES (credentials, permissions, archived),
+/// ETIMEDOUT, ENOTDIR, EIO; the message says which request to which endpoint failed and why, without secrets.
 class Origin {
   public:
     virtual ~Origin() = default;
@@ -103,12 +106,14 @@ class Origin {
     /// Whether listing a directory costs about one request for many names, so that it beats many stats (S3).
     [[nodiscard]] virtual bool listing_is_cheap() const = 0;
 
-    /// Fails what is under way with ECANCELED (each `done` is still called, before this returns) and refuses new reads.
+    /// Fails what is under way with ECANCELED (each `done` is still called, before this returns) and refuses
+    /// new reads.
     virtual void stop() = 0;
 };
 
-/// Opens the origin of settings.source: s3://BUCKET[/PREFIX], an absolute directory, or file:///DIR. Does not send
-/// anything yet (see check). EINVAL with what is allowed for another URL; nfs:// is refused as not in this version.
+/// Opens the origin of settings.source: s3://BUCKET[/PREFIX], an absolute directory, or file:///DIR. Does not
+/// send anything yet (see check). EINVAL with what is allowed for another URL; nfs:// is refused as not in
+/// this version.
 Result<std::unique_ptr<Origin>> open_origin(const Settings& settings);
 
 }  // namespace tierfs

@@ -8,8 +8,8 @@ namespace tierfs::log {
 
 enum class Level { debug, info, warning, error };
 
-/// Where lines go and which are kept. `file` empty: standard error. Called once at start, before other threads.
-/// An unwritable file is an error text, returned; the log then stays on standard error.
+/// Where lines go and which are kept. `file` empty: standard error. Called once at start, before other
+/// threads. An unwritable file is an error text, returned; the log then stays on standard error.
 std::string open(Level level, const std::string& file);
 
 /// Thread-safe, never throws, never blocks on anything but the file. Never pass a secret.
@@ -21,9 +21,15 @@ bool enabled(Level level);
 inline void debug(std::string_view line) {
     if (enabled(Level::debug)) write(Level::debug, line);
 }
-inline void info(std::string_view line) { write(Level::info, line); }
-inline void warning(std::string_view line) { write(Level::warning, line); }
-inline void error(std::string_view line) { write(Level::error, line); }
+inline void info(std::string_view line) {
+    write(Level::info, line);
+}
+inline void warning(std::string_view line) {
+    write(Level::warning, line);
+}
+inline void error(std::string_view line) {
+    write(Level::error, line);
+}
 
 /// Writes what is buffered; before a fork or an exit.
 void flush();

@@ -1,5 +1,5 @@
-// config/: the ground floor. What every process is set up with: results, units, settings, logging, memory plan.
-// Everybody may include it; it includes nothing of tierfs.
+// config/: the ground floor. What every process is set up with: results, units, settings, logging, memory
+// plan. Everybody may include it; it includes nothing of tierfs.
 #pragma once
 
 #include <cerrno>

@@ -1,6 +1,6 @@
-// All settings of a mount, typed. One table (config/settings.cpp) gives for each key its type, default, range and
-// help; from it come the YAML reader, the -o parser, the environment, --help, `tierfs config --defaults` and the
-// reference part of the man page.
+// All settings of a mount, typed. One table (config/settings.cpp) gives for each key its type, default, range
+// and help; from it come the YAML reader, the -o parser, the environment, --help, `tierfs config --defaults`
+// and the reference part of the man page.
 #pragma once
 
 #include <chrono>
@@ -32,47 +32,51 @@ struct Settings {
     std::chrono::milliseconds metadata_ttl{60000};  ///< metadata.ttl; kForever for immutable datasets
 
     // memory and tiers; bytes
-    std::uint64_t memory_limit = 0;            ///< memory.limit; resolved at load: min(25 % of the cgroup, 8 GiB)
-    std::optional<std::uint64_t> ram_limit;    ///< ram.limit; empty: what memory.limit leaves; 0: no RAM tier
-    std::string nvme_path;                     ///< nvme.path; empty: no NVMe tier
-    std::uint64_t nvme_limit = 0;              ///< nvme.limit; 0: 80 % of the file system's free space at start
-    std::string index_path;                    ///< index.path; empty: on the cache device, else a scratch directory
-    std::uint64_t pack_max_object = 1 << 20;   ///< pack.max_object: up to this size objects are packed in extents
+    std::uint64_t memory_limit = 0;  ///< memory.limit; resolved at load: min(25 % of the cgroup, 8 GiB)
+    std::optional<std::uint64_t> ram_limit;  ///< ram.limit; empty: what memory.limit leaves; 0: no RAM tier
+    std::string nvme_path;                   ///< nvme.path; empty: no NVMe tier
+    std::uint64_t nvme_limit = 0;            ///< nvme.limit; 0: 80 % of the file system's free space at start
+    std::string index_path;  ///< index.path; empty: on the cache device, else a scratch directory
+    std::uint64_t pack_max_object =
+        1 << 20;  ///< pack.max_object: up to this size objects are packed in extents
     std::uint64_t prefetch_window = 64 << 20;  ///< prefetch.window: the largest readahead of one stream
 
     // origin
-    std::chrono::milliseconds origin_deadline{30000};  ///< origin.deadline: one operation, its retries included
-    unsigned origin_connections = 64;                  ///< origin.connections: at most this many at a time
+    std::chrono::milliseconds origin_deadline{
+        30000};                        ///< origin.deadline: one operation, its retries included
+    unsigned origin_connections = 64;  ///< origin.connections: at most this many at a time
 
     // s3
-    std::string s3_endpoint;   ///< s3.endpoint; empty: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, then AWS's own
-    std::string s3_region;     ///< s3.region; empty: AWS_REGION, AWS_DEFAULT_REGION, the profile's, then us-east-1
-    std::string s3_profile;    ///< s3.profile; empty: AWS_PROFILE, then "default"
-    AddressingStyle s3_addressing = AddressingStyle::automatic;  ///< s3.addressing; auto: path for an own endpoint
-    bool s3_anonymous = false;                                   ///< s3.anonymous: send unsigned requests
-    std::string s3_ca_bundle;                                    ///< s3.ca_bundle; empty: AWS_CA_BUNDLE, system's
-    std::uint32_t s3_uid = 0, s3_gid = 0;                        ///< s3.uid, s3.gid: owner shown; default: who mounts
-    std::uint32_t s3_file_mode = 0444, s3_directory_mode = 0555; ///< s3.file_mode, s3.directory_mode
+    std::string s3_endpoint;  ///< s3.endpoint; empty: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, then AWS's own
+    std::string
+        s3_region;  ///< s3.region; empty: AWS_REGION, AWS_DEFAULT_REGION, the profile's, then us-east-1
+    std::string s3_profile;  ///< s3.profile; empty: AWS_PROFILE, then "default"
+    AddressingStyle s3_addressing =
+        AddressingStyle::automatic;        ///< s3.addressing; auto: path for an own endpoint
+    bool s3_anonymous = false;             ///< s3.anonymous: send unsigned requests
+    std::string s3_ca_bundle;              ///< s3.ca_bundle; empty: AWS_CA_BUNDLE, system's
+    std::uint32_t s3_uid = 0, s3_gid = 0;  ///< s3.uid, s3.gid: owner shown; default: who mounts
+    std::uint32_t s3_file_mode = 0444, s3_directory_mode = 0555;  ///< s3.file_mode, s3.directory_mode
 
     // log
     std::string log_level = "info";  ///< log.level: debug, info, warning, error
-    std::string log_file;            ///< log.file; empty: standard error (-f), else /var/log/tierfs/… or none
+    std::string log_file;  ///< log.file; empty: standard error (-f), else /var/log/tierfs/… or none
 
     bool foreground = false;  ///< -f
 };
 
-/// Where settings come from, weakest first: defaults, YAML file (`config=`), environment (TIERFS_MEMORY_LIMIT for
-/// memory.limit), -o options.
+/// Where settings come from, weakest first: defaults, YAML file (`config=`), environment (TIERFS_MEMORY_LIMIT
+/// for memory.limit), -o options.
 struct SettingsSources {
     std::string source, mountpoint;
-    std::vector<std::string> options;                 ///< each "k=v" or "flag", in order; of the same key the last wins
-    std::map<std::string, std::string> environment;   ///< the process's, or a test's
+    std::vector<std::string> options;  ///< each "k=v" or "flag", in order; of the same key the last wins
+    std::map<std::string, std::string> environment;  ///< the process's, or a test's
     bool foreground = false;
 };
 
-/// Merges and checks. Unknown keys, wrong units and impossible combinations are refused with the place (file:line, or
-/// -o, or the variable), the key, what was found and what is allowed. mount(8)'s own options (dev, nosuid, noatime,
-/// _netdev, x-*, …) are accepted and ignored.
+/// Merges and checks. Unknown keys, wrong units and impossible combinations are refused with the place
+/// (file:line, or -o, or the variable), the key, what was found and what is allowed. mount(8)'s own options
+/// (dev, nosuid, noatime, _netdev, x-*, …) are accepted and ignored.
 Result<Settings> load_settings(const SettingsSources& sources);
 
 /// A table of the -o keys with defaults, for --help.

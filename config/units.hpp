@@ -10,8 +10,9 @@
 
 namespace tierfs {
 
-/// "64M", "1.5GiB", "500G", "4096": bytes. K, M, G, T are powers of 1024, with or without "iB"; "B" alone is allowed;
-/// "kB", "MB"… are refused as ambiguous. EINVAL with what was found and what is allowed otherwise; ERANGE over 2^63-1.
+/// "64M", "1.5GiB", "500G", "4096": bytes. K, M, G, T are powers of 1024, with or without "iB"; "B" alone is
+/// allowed; "kB", "MB"… are refused as ambiguous. EINVAL with what was found and what is allowed otherwise;
+/// ERANGE over 2^63-1.
 Result<std::uint64_t> parse_size(std::string_view text);
 
 /// "10s", "1.5m", "250ms", "2h", "1d", "forever" (kForever). A number without a unit is refused, but for 0.

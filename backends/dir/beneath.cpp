@@ -1,0 +1,57 @@
+#include "backends/dir/beneath.hpp"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+
+namespace tierfs {
+
+namespace {
+
+std::int64_t nanoseconds(const struct timespec& time) {
+    return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+}  // namespace
+
+Result<FileDescriptor> open_beneath(int root, const std::string& path, int flags) {
+    struct open_how how {};
+    how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC);
+    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+    const char* name = path.empty() ? "." : path.c_str();
+    for (;;) {
+        const long descriptor = ::syscall(SYS_openat2, root, name, &how, sizeof(how));
+        if (descriptor >= 0) return FileDescriptor(static_cast<int>(descriptor));
+        // EAGAIN: a rename or mount raced with the resolution; the kernel asks to try again (openat2(2)).
+        if (errno == EINTR || errno == EAGAIN) continue;
+        const int code = (errno == EXDEV || errno == ELOOP) ? ENOENT : errno;
+        return fail(system_error(code, "'" + path + "' in the source directory"));
+    }
+}
+
+BeneathStat to_attributes(const struct stat& status) {
+    BeneathStat result;
+    Attributes& attributes = result.attributes;
+    if (S_ISDIR(status.st_mode)) {
+        attributes.kind = ObjectKind::directory;
+    } else if (S_ISLNK(status.st_mode)) {
+        attributes.kind = ObjectKind::symlink;
+    } else {
+        result.is_special = !S_ISREG(status.st_mode);
+    }
+    attributes.size =
+        attributes.kind == ObjectKind::directory ? 0 : static_cast<std::uint64_t>(status.st_size);
+    attributes.mtime_ns = nanoseconds(status.st_mtim);
+    attributes.ctime_ns = nanoseconds(status.st_ctim);
+    attributes.mode = status.st_mode & 07777U;
+    attributes.uid = status.st_uid;
+    attributes.gid = status.st_gid;
+    attributes.nlink = static_cast<std::uint32_t>(status.st_nlink);
+    if (attributes.kind != ObjectKind::directory) {
+        attributes.version = std::to_string(status.st_ino) + ':' + std::to_string(attributes.size) + ':' +
+                             std::to_string(attributes.mtime_ns) + ':' + std::to_string(attributes.ctime_ns);
+    }
+    return result;
+}
+
+}  // namespace tierfs

@@ -1,0 +1,28 @@
+// Names below a directory, resolved so that nothing leads out of it.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+
+#include "backends/disk/file_descriptor.hpp"
+#include "backends/origin.hpp"
+#include "config/result.hpp"
+
+namespace tierfs {
+
+/// openat2(2) below `root` without following any symlink; a final symlink is opened itself with O_PATH |
+/// O_NOFOLLOW. `path` relative, "" is the root. EXDEV and ELOOP (a way out, a symlink on the way) come back
+/// as ENOENT.
+Result<FileDescriptor> open_beneath(int root, const std::string& path, int flags);
+
+/// Attributes, and whether this is something that a dataset cannot hold (socket, pipe, device).
+struct BeneathStat {
+    Attributes attributes;
+    bool is_special = false;
+};
+
+/// Attributes and version from what fstat(2) says.
+BeneathStat to_attributes(const struct stat& status);
+
+}  // namespace tierfs

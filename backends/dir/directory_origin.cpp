@@ -1,0 +1,245 @@
+#include "backends/dir/directory_origin.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <climits>
+#include <cstdlib>
+#include <list>
+
+#include "backends/dir/beneath.hpp"
+#include "backends/dir/read_pool.hpp"
+#include "backends/disk/file_descriptor.hpp"
+#include "config/mutex.hpp"
+
+namespace tierfs {
+
+namespace {
+
+constexpr std::size_t kNamesPerPage = 4096;
+constexpr std::size_t kKeptListings = 8;
+constexpr unsigned kMaxReadThreads = 16;
+
+/// The sorted names of a directory between two pages of it.
+struct PartialListing {
+    std::string path;
+    std::string token;  ///< the last name that was returned
+    std::vector<std::string> names;
+    std::size_t position = 0;
+};
+
+/// Listings that somebody is in the middle of, the latest first. Readdir gives no order, so a page can only
+/// be cut from all names, sorted; keeping them saves reading the directory again for each page. Thread-safe.
+class PartialListings {
+  public:
+    /// Takes the listing out, if it is here.
+    std::optional<PartialListing> take(const std::string& path, const std::string& token) {
+        const MutexLock lock(mutex_);
+        for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+            if (it->path != path || it->token != token) continue;
+            PartialListing found = std::move(*it);
+            kept_.erase(it);
+            return found;
+        }
+        return std::nullopt;
+    }
+
+    void keep(PartialListing listing) {
+        const MutexLock lock(mutex_);
+        kept_.push_front(std::move(listing));
+        if (kept_.size() > kKeptListings) kept_.pop_back();
+    }
+
+  private:
+    Mutex mutex_;
+    std::list<PartialListing> kept_ TIERFS_GUARDED_BY(mutex_);
+};
+
+Result<std::vector<std::string>> sorted_names(FileDescriptor descriptor, const std::string& path) {
+    DIR* const raw = ::fdopendir(descriptor.get());
+    if (raw == nullptr) return fail(system_error(errno, "directory '" + path + "'"));
+    descriptor.release();  // closedir closes it
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(raw, ::closedir);
+    std::vector<std::string> names;
+    for (;;) {
+        errno = 0;
+        const struct dirent* entry = ::readdir(stream.get());
+        if (entry == nullptr) break;
+        const std::string_view name(static_cast<const char*>(entry->d_name));
+        if (name != "." && name != "..") names.emplace_back(name);
+    }
+    if (errno != 0) return fail(system_error(errno, "directory '" + path + "'"));
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+class DirectoryOrigin final : public Origin {
+  public:
+    DirectoryOrigin(FileDescriptor root, std::string real_path, unsigned threads)
+        : root_(std::move(root)),
+          real_path_(std::move(real_path)),
+          pool_(threads, [this](OriginRead& request) { serve(request); }) {}
+
+    [[nodiscard]] std::string identity() const override { return "dir:" + real_path_; }
+    [[nodiscard]] std::string kind() const override { return "directory"; }
+    [[nodiscard]] bool listing_is_cheap() const override { return false; }
+
+    Result<void> check() override {
+        const auto opened = open_beneath(root_.get(), "", O_RDONLY | O_DIRECTORY);
+        if (!opened) {
+            return fail(opened.error().code, "source directory '" + real_path_ + "' cannot be listed: " +
+                                                 system_error(opened.error().code, "open").message);
+        }
+        return {};
+    }
+
+    Result<Attributes> stat(const std::string& path) override {
+        ++heads_;
+        const auto opened = open_beneath(root_.get(), path, O_PATH | O_NOFOLLOW);
+        if (!opened) return fail(opened.error());
+        struct stat status {};
+        if (::fstat(opened->get(), &status) != 0) return fail(system_error(errno, "'" + path + "'"));
+        BeneathStat result = to_attributes(status);
+        if (result.is_special) return fail(ENOENT, "'" + path + "' is neither file, directory nor symlink");
+        return std::move(result.attributes);
+    }
+
+    Result<ListPage> list(const std::string& path, const std::string& token) override;
+
+    Result<std::string> read_link(const std::string& path) override {
+        ++others_;
+        const auto opened = open_beneath(root_.get(), path, O_PATH | O_NOFOLLOW);
+        if (!opened) return fail(opened.error());
+        std::array<char, PATH_MAX> target{};
+        const ssize_t length = ::readlinkat(opened->get(), "", target.data(), target.size());
+        if (length < 0) return fail(system_error(errno == ENOENT ? EINVAL : errno, "symlink '" + path + "'"));
+        return std::string(target.data(), static_cast<std::size_t>(length));
+    }
+
+    void read(OriginRead request) override { pool_.submit(std::move(request)); }
+
+    [[nodiscard]] OriginStats stats() const override {
+        OriginStats stats;
+        stats.get = gets_;
+        stats.head = heads_;
+        stats.list = lists_;
+        stats.other = others_;
+        stats.bytes_read = bytes_read_;
+        stats.errors = errors_;
+        return stats;
+    }
+
+    void stop() override { pool_.stop(); }
+
+  private:
+    void serve(OriginRead& request) {
+        ++gets_;
+        Result<void> result = read_now(request);
+        if (result) {
+            bytes_read_ += request.destination.size();
+        } else {
+            ++errors_;
+        }
+        request.done(std::move(result));
+    }
+
+    [[nodiscard]] Result<void> read_now(const OriginRead& request) const;
+    [[nodiscard]] static Result<void> expect_version(int descriptor, const OriginRead& request);
+
+    const FileDescriptor root_;
+    const std::string real_path_;
+    PartialListings partial_;
+    std::atomic<std::uint64_t> gets_ = 0, heads_ = 0, lists_ = 0, others_ = 0, bytes_read_ = 0, errors_ = 0;
+    ReadPool pool_;  // last: its threads use all of the above
+};
+
+Result<ListPage> DirectoryOrigin::list(const std::string& path, const std::string& token) {
+    ++lists_;
+    auto opened = open_beneath(root_.get(), path, O_RDONLY | O_DIRECTORY);
+    if (!opened) return fail(opened.error());
+    const FileDescriptor directory(::fcntl(opened->get(), F_DUPFD_CLOEXEC, 0));
+    if (!directory) return fail(system_error(errno, "directory '" + path + "'"));
+
+    std::optional<PartialListing> listing;
+    if (!token.empty()) listing = partial_.take(path, token);
+    if (!listing) {
+        auto names = sorted_names(std::move(*opened), path);
+        if (!names) return fail(names.error());
+        listing = PartialListing{path, token, std::move(*names), 0};
+        const auto from = std::upper_bound(listing->names.begin(), listing->names.end(), token);
+        listing->position = token.empty() ? 0 : static_cast<std::size_t>(from - listing->names.begin());
+    }
+
+    ListPage page;
+    const std::size_t end = std::min(listing->names.size(), listing->position + kNamesPerPage);
+    page.entries.reserve(end - listing->position);
+    for (; listing->position < end; ++listing->position) {
+        const std::string& name = listing->names[listing->position];
+        struct stat status {};
+        if (::fstatat(directory.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
+            if (errno == ENOENT) continue;  // removed meanwhile
+            return fail(system_error(errno, "'" + name + "' in directory '" + path + "'"));
+        }
+        BeneathStat result = to_attributes(status);
+        if (result.is_special) {
+            ++page.hidden["socket, pipe or device"];
+            continue;
+        }
+        page.entries.push_back(DirectoryEntry{name, std::move(result.attributes)});
+    }
+    if (end < listing->names.size()) {
+        page.next = listing->names[end - 1];
+        listing->token = page.next;
+        partial_.keep(std::move(*listing));
+    }
+    return page;
+}
+
+Result<void> DirectoryOrigin::expect_version(int descriptor, const OriginRead& request) {
+    struct stat status {};
+    if (::fstat(descriptor, &status) != 0) return fail(system_error(errno, "'" + request.path + "'"));
+    const BeneathStat now = to_attributes(status);
+    if (now.is_special || now.attributes.kind != ObjectKind::file ||
+        now.attributes.version != request.version) {
+        return fail(ESTALE, "'" + request.path + "' has changed at the source");
+    }
+    return {};
+}
+
+Result<void> DirectoryOrigin::read_now(const OriginRead& request) const {
+    // O_NONBLOCK: a pipe that took the file's place must not hold the thread; it means nothing to a regular
+    // file.
+    const auto opened = open_beneath(root_.get(), request.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    if (!opened) return fail(opened.error());
+    if (auto before = expect_version(opened->get(), request); !before) return before;
+    std::span<std::byte> rest = request.destination;
+    auto offset = static_cast<off_t>(request.offset);
+    while (!rest.empty()) {
+        const ssize_t got = ::pread(opened->get(), rest.data(), rest.size(), offset);
+        if (got < 0) {
+            if (errno == EINTR) continue;
+            return fail(system_error(errno, "reading '" + request.path + "' in the source directory"));
+        }
+        if (got == 0) return fail(ESTALE, "'" + request.path + "' has become shorter at the source");
+        rest = rest.subspan(static_cast<std::size_t>(got));
+        offset += got;
+    }
+    return expect_version(opened->get(), request);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Origin>> open_directory_origin(const Settings& settings, const std::string& path) {
+    const std::unique_ptr<char, void (*)(void*)> real(::realpath(path.c_str(), nullptr), ::free);
+    if (!real) return fail(system_error(errno, "source directory '" + path + "'"));
+    FileDescriptor root(::open(real.get(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!root) return fail(system_error(errno, "source directory '" + path + "'"));
+    const unsigned threads = std::clamp(settings.origin_connections, 1U, kMaxReadThreads);
+    return std::make_unique<DirectoryOrigin>(std::move(root), std::string(real.get()), threads);
+}
+
+}  // namespace tierfs

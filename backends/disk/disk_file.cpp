@@ -1,0 +1,106 @@
+#include "backends/disk/disk_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+namespace tierfs {
+
+Result<DiskFile> DiskFile::open(const std::filesystem::path& path, const DiskFileMode& mode) {
+    int flags = O_CLOEXEC | O_NOFOLLOW | (mode.write || mode.create ? O_RDWR : O_RDONLY);
+    if (mode.create) flags |= O_CREAT;
+    if (mode.truncate) flags |= O_TRUNC;
+    if (mode.direct) flags |= O_DIRECT;
+    FileDescriptor fd(::open(path.c_str(), flags, 0600));
+    if (!fd && errno == EINVAL && mode.direct) fd.reset(::open(path.c_str(), flags & ~O_DIRECT, 0600));
+    if (!fd) return fail(system_error(errno, path.native() + ": open"));
+    return DiskFile(std::move(fd), path.native());
+}
+
+tl::unexpected<Error> DiskFile::error(int code, const char* what) const {
+    return fail(system_error(code, path_ + ": " + what));
+}
+
+bool DiskFile::direct() const {
+    const int flags = ::fcntl(fd_.get(), F_GETFL);
+    return flags >= 0 && (flags & O_DIRECT) != 0;
+}
+
+bool DiskFile::give_up_direct() const {
+    const int flags = ::fcntl(fd_.get(), F_GETFL);
+    return flags >= 0 && (flags & O_DIRECT) != 0 && ::fcntl(fd_.get(), F_SETFL, flags & ~O_DIRECT) == 0;
+}
+
+Result<std::size_t> DiskFile::read(std::span<std::byte> out, std::uint64_t offset) const {
+    std::size_t done = 0;
+    while (done < out.size()) {
+        const ssize_t got =
+            ::pread(fd_.get(), out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+        if (got > 0) {
+            done += static_cast<std::size_t>(got);
+            continue;
+        }
+        if (got == 0) break;
+        if (errno == EINTR) continue;
+        // A short direct read leaves an odd rest, which only the end of the file does: nothing follows.
+        if (errno == EINVAL && done % kDiskAlignment != 0) break;
+        if (errno == EINVAL && give_up_direct()) continue;
+        return error(errno, "read");
+    }
+    return done;
+}
+
+Result<void> DiskFile::write(std::span<const std::byte> data, std::uint64_t offset) const {
+    std::size_t done = 0;
+    while (done < data.size()) {
+        const ssize_t put =
+            ::pwrite(fd_.get(), data.data() + done, data.size() - done, static_cast<off_t>(offset + done));
+        if (put > 0) {
+            done += static_cast<std::size_t>(put);
+            continue;
+        }
+        if (put == 0) return error(EIO, "write");
+        if (errno == EINTR) continue;
+        if (errno == EINVAL && give_up_direct()) continue;
+        return error(errno, "write");
+    }
+    return {};
+}
+
+Result<void> DiskFile::preallocate(std::uint64_t bytes) const {
+    while (::fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
+        if (errno != EINTR) return error(errno, "fallocate");
+    }
+    return {};
+}
+
+Result<void> DiskFile::truncate(std::uint64_t bytes) const {
+    while (::ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) {
+        if (errno != EINTR) return error(errno, "truncate");
+    }
+    return {};
+}
+
+Result<void> DiskFile::punch_hole(std::uint64_t offset, std::uint64_t length) const {
+    while (::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                       static_cast<off_t>(length)) != 0) {
+        if (errno != EINTR) return error(errno, "punch hole");
+    }
+    return {};
+}
+
+Result<void> DiskFile::sync_data() const {
+    if (::fdatasync(fd_.get()) != 0) return error(errno, "fdatasync");
+    return {};
+}
+
+Result<DiskFileSizes> DiskFile::sizes() const {
+    struct stat status {};
+    if (::fstat(fd_.get(), &status) != 0) return error(errno, "stat");
+    return DiskFileSizes{static_cast<std::uint64_t>(status.st_size),
+                         static_cast<std::uint64_t>(status.st_blocks) * 512,
+                         std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
+}  // namespace tierfs

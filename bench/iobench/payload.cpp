@@ -1,0 +1,59 @@
+#include "bench/iobench/payload.hpp"
+
+#include <string>
+
+#include "bench/iobench/random.hpp"
+
+namespace tierfs::iobench {
+
+namespace {
+
+struct Range {
+    std::uint64_t least, most;
+    const char* name;
+};
+
+Range allowed(Kind kind) {
+    switch (kind) {
+        case Kind::jpeg:
+            return {1024, 64ULL << 20, "jpeg"};
+        case Kind::npz:
+            return {512, 2ULL << 30, "npz"};
+        case Kind::random:
+            break;
+    }
+    return {0, 2ULL << 30, "random"};
+}
+
+}  // namespace
+
+std::string_view extension(Kind kind) {
+    switch (kind) {
+        case Kind::jpeg:
+            return ".jpg";
+        case Kind::npz:
+            return ".npz";
+        case Kind::random:
+            break;
+    }
+    return ".bin";
+}
+
+Result<void> check_size(Kind kind, std::uint64_t size) {
+    const Range range = allowed(kind);
+    if (size >= range.least && size <= range.most) return {};
+    return fail(EINVAL, "a " + std::string(range.name) + " file of " + std::to_string(size) +
+                            " bytes: choose a size from " + std::to_string(range.least) + " to " +
+                            std::to_string(range.most));
+}
+
+Result<Bytes> make_payload(Kind kind, std::uint64_t seed, std::uint64_t size) {
+    if (auto checked = check_size(kind, size); !checked) return fail(checked.error());
+    if (kind == Kind::jpeg) return make_jpeg(seed, size);
+    if (kind == Kind::npz) return make_npz(seed, size);
+    Bytes bytes(size);
+    random_bytes(seed, 0, bytes);
+    return bytes;
+}
+
+}  // namespace tierfs::iobench

@@ -1,0 +1,36 @@
+// The contents of generated files: what a decoder of the format accepts, of exactly the size asked for, and a
+// function of (seed, size) alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "config/result.hpp"
+
+namespace tierfs::iobench {
+
+using Bytes = std::vector<std::byte>;
+
+enum class Kind { jpeg, npz, random };
+
+/// ".jpg", ".npz", ".bin".
+std::string_view extension(Kind kind);
+
+/// EINVAL with the allowed range when a file of this kind cannot have this size.
+Result<void> check_size(Kind kind, std::uint64_t size);
+
+/// A baseline JPEG (ITU-T T.81, JFIF) of a seeded picture: smooth colours with noise over them. About nine
+/// tenths or more of it is picture, the rest a comment (COM) of random bytes that makes the size exact. 1 KiB
+/// … 64 MiB.
+Result<Bytes> make_jpeg(std::uint64_t seed, std::uint64_t size);
+
+/// What numpy.savez(f, x=array) writes: one stored member x.npy, a one-dimensional uint8 array of random
+/// bytes (formats: PKWARE APPNOTE 6.3, numpy.lib.format 1.0). 512 bytes … 2 GiB.
+Result<Bytes> make_npz(std::uint64_t seed, std::uint64_t size);
+
+/// Any of the three; random: 0 bytes … 2 GiB in one piece.
+Result<Bytes> make_payload(Kind kind, std::uint64_t seed, std::uint64_t size);
+
+}  // namespace tierfs::iobench

@@ -1,0 +1,74 @@
+#include <algorithm>
+
+#include "bench/iobench/samples.hpp"
+#include "bench/iobench/statistics.hpp"
+#include "bench/iobench/workers.hpp"
+
+namespace tierfs::iobench {
+
+namespace {
+
+struct Share {
+    std::uint64_t start_ns, end_ns, bytes;
+};
+
+class SmallFiles : public Suite {
+  public:
+    SmallFiles(const RunOptions& options, std::vector<Sample> samples)
+        : options_(options), samples_(std::move(samples)) {}
+
+    Result<Metrics> run(std::uint64_t seed) override {
+        const auto order = order_of(samples_, options_, seed);
+        Shared<Share> shares(options_.processes);
+        Shared<float> latencies(order.size());  // microseconds
+        Workers workers(options_.processes, [&](unsigned index) -> Result<void> {
+            std::vector<std::byte> buffer(options_.max_file + 1);
+            Share& share = shares[index];
+            share.start_ns = now_ns();
+            for (std::size_t i = index; i < order.size(); i += options_.processes) {
+                const std::uint64_t before = now_ns();
+                const auto bytes = read_sample(samples_[order[i]], buffer);
+                if (!bytes) return fail(bytes.error());
+                latencies[i] = static_cast<float>(now_ns() - before) / 1000;
+                share.bytes += *bytes;
+            }
+            share.end_ns = now_ns();
+            return {};
+        });
+        if (auto dropped = drop_caches(options_.drop); !dropped) return fail(dropped.error());
+        workers.release();
+        if (auto done = workers.wait(); !done) return fail(done.error());
+        return summarize(shares, latencies, order.size());
+    }
+
+  private:
+    static Metrics summarize(Shared<Share>& shares, Shared<float>& latencies, std::size_t files) {
+        std::uint64_t start = ~0ULL, end = 0, bytes = 0;
+        for (const Share& share : shares) {
+            start = std::min(start, share.start_ns);
+            end = std::max(end, share.end_ns);
+            bytes += share.bytes;
+        }
+        const double seconds = static_cast<double>(end - start) / 1e9;
+        const std::vector<double> sample(latencies.begin(), latencies.end());
+        return {{"files_per_s", static_cast<double>(files) / seconds},
+                {"mb_per_s", static_cast<double>(bytes) / 1e6 / seconds},
+                {"seconds", seconds},
+                {"p50_us", quantile(sample, 0.5)},
+                {"p99_us", quantile(sample, 0.99)},
+                {"files", static_cast<double>(files)}};
+    }
+
+    const RunOptions options_;
+    const std::vector<Sample> samples_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Suite>> make_smallfiles(const RunOptions& options) {
+    auto samples = find_samples(options);
+    if (!samples) return fail(samples.error());
+    return std::make_unique<SmallFiles>(options, std::move(*samples));
+}
+
+}  // namespace tierfs::iobench

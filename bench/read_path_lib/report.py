@@ -1,0 +1,72 @@
+"""The table at the end: each figure beside what it is compared with, its target, and whether that was met."""
+
+import dataclasses
+import json
+import os
+import statistics
+
+
+@dataclasses.dataclass
+class Row:
+    """`value` and `other` in `unit`; `ratio` is value / other. `met` is None for a figure without a target."""
+
+    step: str
+    name: str
+    value: float
+    unit: str = ""
+    other: float | None = None
+    other_name: str = ""
+    target: str = ""
+    met: bool | None = None
+    samples: list = dataclasses.field(default_factory=list)
+
+    @property
+    def ratio(self):
+        return self.value / self.other if self.other else None
+
+
+def at_least(step, name, samples, unit, other, other_name, share):
+    """A row whose median has to be `share` of the median of `other` or more."""
+    value, base = statistics.median(samples), statistics.median(other)
+    return Row(step, name, value, unit, base, other_name, f"ratio >= {share:g}", value >= share * base,
+               [list(samples), list(other)])
+
+
+def at_most(step, name, value, unit, most, other=None, other_name=""):
+    return Row(step, name, value, unit, other, other_name, f"<= {number(most)}", value <= most)
+
+
+def figure(step, name, samples, unit):
+    samples = samples if isinstance(samples, list) else [samples]
+    return Row(step, name, statistics.median(samples), unit, samples=samples)
+
+
+def number(value):
+    if value is None:
+        return ""
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}"
+
+
+def table(rows):
+    lines = [["step", "figure", "value", "unit", "compared with", "", "ratio", "target", "met"]]
+    for row in rows:
+        ratio = f"{row.ratio:.2f}" if row.ratio is not None else ""
+        met = {None: "", True: "yes", False: "NO"}[row.met]
+        lines.append([row.step, row.name, number(row.value), row.unit, number(row.other), row.other_name, ratio,
+                      row.target, met])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    right = {2, 4, 6}
+    return "\n".join("  ".join(cell.rjust(width) if i in right else cell.ljust(width)
+                               for i, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+                     for line in lines)
+
+
+def write_json(path, report, rows):
+    report = dict(report, rows=[dict(dataclasses.asdict(row), ratio=row.ratio) for row in rows])
+    temporary = f"{path}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(report, file, indent=2)
+        file.write("\n")
+    os.replace(temporary, path)

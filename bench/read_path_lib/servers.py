@@ -1,0 +1,156 @@
+"""The object store, and the proxy in front of it that counts. All on 127.0.0.1, ports 7700 to 7799."""
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import time
+import urllib.parse
+
+from .process import Deadline, Failure, run, start, stop, stop_pid, wait_for
+
+PROXY_PORT, SERVER_PORT = 7701, 7710
+
+
+class Server:
+    """A store started by a script with the commands start, stop DATADIR PORT."""
+
+    access_key, secret_key = "tierfskey", "tierfssecret"
+
+    def __init__(self, kind, script, folder, deadline):
+        if not script.exists():
+            raise Failure(f"{script}: not there; name the script that starts the server by --server-script")
+        self.kind, self.script, self.folder = kind, script, folder
+        self.endpoint = f"http://127.0.0.1:{SERVER_PORT}"
+        environment = dict(os.environ, ACCESS_KEY=self.access_key, SECRET_KEY=self.secret_key)
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            run([script, "start", folder, SERVER_PORT], deadline, environment, log=folder / "start.log")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        run([self.script, "stop", self.folder, SERVER_PORT], Deadline(120), dict(os.environ), check=False,
+            log=self.folder / "stop.log")
+
+
+@dataclasses.dataclass
+class Counted:
+    """Requests that ended, as the proxy saw them. Bytes are those of bodies that went to the client."""
+
+    objects: int = 0
+    object_bytes: int = 0
+    lists: int = 0
+    heads: int = 0
+    others: int = 0
+    errors: int = 0
+
+    @property
+    def requests(self):
+        return self.objects + self.lists + self.heads + self.others
+
+    def add(self, line, prefix):
+        """Counts one line of the log when its path begins with `prefix`."""
+        _, method, status, size, uri = line.split("\t")
+        path, _, query = uri.partition("?")
+        if not path.startswith(prefix):
+            return
+        names = urllib.parse.parse_qs(query, keep_blank_values=True)
+        is_list = "list-type" in names or "delimiter" in names or "prefix" in names or path.count("/") < 2
+        self.errors += int(status) >= 400 and int(status) not in (404, 416)
+        if method == "HEAD":
+            self.heads += 1
+        elif method == "GET" and is_list:
+            self.lists += 1
+        elif method == "GET":
+            self.objects += 1
+            self.object_bytes += int(size)
+        else:
+            self.others += 1
+
+
+CONFIGURATION = """
+worker_processes 1;
+daemon off;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log warn;
+user root;
+events {{ worker_connections 4096; }}
+http {{
+  log_format counted '$msec\\t$request_method\\t$status\\t$body_bytes_sent\\t$request_uri';
+  access_log {folder}/requests.log counted;
+  client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
+  uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
+  client_max_body_size 0;
+  tcp_nodelay on; keepalive_timeout 300; keepalive_requests 10000000;
+  upstream store {{ server 127.0.0.1:{server}; keepalive 256; keepalive_requests 10000000; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=4096;
+    location / {{
+      proxy_pass http://store;
+      proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $http_host;
+      proxy_request_buffering off; proxy_buffering on; proxy_buffers 16 64k; proxy_buffer_size 64k;
+      proxy_busy_buffers_size 128k; proxy_max_temp_file_size 0; proxy_next_upstream off;
+      proxy_read_timeout 600s; proxy_send_timeout 600s;
+    }}
+  }}
+}}
+"""
+
+
+class CountingProxy:
+    """nginx in front of the store; each request that ends is a line of its log."""
+
+    def __init__(self, folder, server, deadline):
+        self.folder, self.server = folder, server
+        self.endpoint = f"http://127.0.0.1:{PROXY_PORT}"
+        self.access_key, self.secret_key = server.access_key, server.secret_key
+        self._stop_old()
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self.log = folder / "requests.log"
+        (folder / "nginx.conf").write_text(CONFIGURATION.format(folder=folder, server=SERVER_PORT, port=PROXY_PORT))
+        self.process = start(["nginx", "-p", folder, "-e", folder / "error.log", "-c", folder / "nginx.conf"],
+                             folder / "out")
+        try:
+            wait_for("the counting proxy", self.log.exists, deadline, 10, self.process, folder / "out")
+            wait_for("the counting proxy", self._answers, deadline, 10, self.process, folder / "out")
+        except BaseException:
+            self.close()
+            raise
+
+    def _stop_old(self):
+        """What a run that was killed has left here."""
+        try:
+            pid = int((self.folder / "nginx.pid").read_text())
+            command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (OSError, ValueError):
+            return
+        if str(self.folder).encode() in command:
+            stop_pid(pid)
+
+    def _answers(self):
+        return run(["curl", "-s", "-o", "/dev/null", self.endpoint + "/"], Deadline(5), check=False)[0] == 0
+
+    def mark(self):
+        """A place in the log: what ended before it is not counted. Waits for lines on their way."""
+        time.sleep(0.2)
+        return self.end()
+
+    def end(self):
+        """The same place, now."""
+        return self.log.stat().st_size
+
+    def since(self, mark, until=None, prefix="/"):
+        if until is None:
+            until = self.mark()
+        counted = Counted()
+        with open(self.log, "rb") as file:
+            file.seek(mark)
+            for line in file.read(until - mark).decode(errors="replace").splitlines():
+                counted.add(line, prefix)
+        return counted
+
+    def close(self):
+        stop(self.process)

@@ -1,0 +1,210 @@
+#include "config/settings.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <system_error>
+
+#include "config/memory_plan.hpp"
+#include "config/settings_table.hpp"
+#include "config/units.hpp"
+
+namespace tierfs {
+namespace {
+
+using settings::Key;
+
+constexpr std::size_t kMostProblems = 20;  // a hostile file must not fill the screen, nor take long to refuse
+
+// What mount(8) and /etc/fstab add of their own. "suid" and "dev" are mount(8)'s defaults, not a wish: they
+// switch nothing on here; allow_suid does.
+constexpr std::array<std::string_view, 32> kMountOptions = {
+    "defaults", "dev",      "nodev",    "suid",       "nosuid",     "exec",     "noexec",
+    "atime",    "noatime",  "relatime", "norelatime", "nodiratime", "diratime", "sync",
+    "async",    "_netdev",  "nofail",   "auto",       "noauto",     "user",     "users",
+    "nouser",   "owner",    "group",    "dirsync",    "mand",       "nomand",   "default_permissions",
+    "x-",       "comment=", "fsname=",  "subtype="};
+
+bool is_mount_option(std::string_view option) {
+    return std::any_of(kMountOptions.begin(), kMountOptions.end(), [&](std::string_view known) {
+        const bool prefix = known == "x-" || known.back() == '=';
+        return prefix ? option.starts_with(known) : option == known;
+    });
+}
+
+/// Joins what was found wrong; the errno of the first counts.
+Result<void> verdict(const std::vector<Error>& problems) {
+    if (problems.empty()) return {};
+    std::string text;
+    for (std::size_t i = 0; i < problems.size() && i < kMostProblems; ++i) {
+        text += (i == 0 ? "" : "\n") + problems[i].message;
+    }
+    if (problems.size() > kMostProblems) {
+        text += "\n" + std::to_string(problems.size() - kMostProblems) + " or more further problems";
+    }
+    return fail(problems[0].code, text);
+}
+
+/// Sets one key and notes where it came from.
+class Loader {
+  public:
+    Settings settings = settings::defaults();
+    std::vector<Error> problems;
+
+    void set(const std::string& name, std::string_view value, const std::string& place) {
+        const Key* key = settings::find(name);
+        if (key == nullptr) {
+            if (name == "rw") return refuse(place, "rw: this version of tierfs is read-only; allowed: ro");
+            return refuse(place, settings::shown(name) + " is no known key" + settings::suggestion(name));
+        }
+        if (const auto problem = settings::set(settings, *key, value)) return refuse(place, *problem);
+        places_[name] = place;
+    }
+
+    void refuse(const std::string& place, const std::string& text) {
+        problems.push_back(Error{EINVAL, place + ": " + text});
+    }
+
+    void read_file(const std::string& path) {
+        for (const auto& entry : settings::read_yaml(path, problems)) {
+            if (problems.size() > kMostProblems) return;
+            set(entry.key, entry.value, entry.place);
+        }
+    }
+
+    /// Where a key was set, for problems of several keys together.
+    std::string place(const std::string& name) const {
+        const auto found = places_.find(name);
+        return found == places_.end() ? "default" : found->second;
+    }
+
+  private:
+    std::map<std::string, std::string> places_;
+};
+
+std::string variable_of(const Key& key) {
+    std::string name = "TIERFS_" + std::string(key.name);
+    for (char& c : name) c = c == '.' ? '_' : c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    return name;
+}
+
+void read_environment(const std::map<std::string, std::string>& environment, Loader& loader) {
+    for (const auto& [name, value] : environment) {
+        if (!name.starts_with("TIERFS_") || name.starts_with("TIERFS_TEST_") || name == "TIERFS_NO_CCACHE")
+            continue;
+        const std::string place = "environment " + settings::shown(name).substr(1);
+        const auto& keys = settings::table();
+        const auto key =
+            std::find_if(keys.begin(), keys.end(), [&](const Key& k) { return variable_of(k) == name; });
+        const std::string where = place.substr(0, place.size() - 1);
+        if (key != keys.end()) {
+            loader.set(std::string(key->name), value, where);
+            continue;
+        }
+        std::string dotted = name.substr(7);
+        std::replace(dotted.begin(), dotted.end(), '_', '.');
+        for (char& c : dotted) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+        loader.refuse(where, "is no known variable" + settings::suggestion(dotted) +
+                                 "; allowed: TIERFS_ and a key, as TIERFS_MEMORY_LIMIT for memory.limit");
+    }
+}
+
+void read_option(const std::string& option, Loader& loader) {
+    const auto equals = option.find('=');
+    const std::string name = option.substr(0, equals);
+    if (option.empty() || name == "config" || is_mount_option(option)) return;
+    const std::string shown = settings::shown(name);
+    const std::string place = "option -o " + shown.substr(1, shown.size() - 2);
+    const Key* key = settings::find(name);
+    const bool bare = equals == std::string::npos;
+    if (bare && key != nullptr && key->kind != settings::Kind::flag) {
+        return loader.refuse(place, name + ": found no value; allowed: " + settings::allowed(*key));
+    }
+    loader.set(name, bare ? "true" : option.substr(equals + 1), place);
+}
+
+/// The file of the last config=; empty without one.
+std::string config_file(const std::vector<std::string>& options, Loader& loader) {
+    std::string path;
+    for (const auto& option : options) {
+        if (option != "config" && !option.starts_with("config=")) continue;
+        path = option.size() > 7 ? option.substr(7) : "";
+        if (path.empty())
+            loader.refuse("option -o config", "config: found no value; allowed: the path of a YAML file");
+    }
+    return path;
+}
+
+/// Whether `path` is `folder` or lies below it, by name alone: the folder may be a mount that hangs.
+bool is_within(const std::string& path, const std::string& folder) {
+    if (path.empty() || folder.empty()) return false;
+    std::filesystem::path outer = std::filesystem::path(folder).lexically_normal();
+    if (!outer.has_filename() && outer != outer.root_path()) outer = outer.parent_path();
+    const std::filesystem::path inner = std::filesystem::path(path).lexically_normal();
+    return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+void check_together(Loader& loader) {
+    const Settings& s = loader.settings;
+    if (s.nvme_limit != 0 && s.nvme_path.empty()) {
+        loader.refuse(loader.place("nvme.limit"), "nvme.limit: found " + format_size_exact(s.nvme_limit) +
+                                                      " without nvme.path; allowed: both, or neither");
+    }
+    if (s.ram_limit && *s.ram_limit > s.memory_limit) {
+        loader.refuse(loader.place("ram.limit"),
+                      "ram.limit: found " + format_size_exact(*s.ram_limit) +
+                          ", which is more than memory.limit (" + format_size_exact(s.memory_limit) + ", " +
+                          loader.place("memory.limit") + "); allowed: at most memory.limit");
+    }
+    for (const auto& [name, path] : {std::pair<std::string, const std::string&>{"nvme.path", s.nvme_path},
+                                     {"index.path", s.index_path},
+                                     {"log.file", s.log_file},
+                                     {"s3.ca_bundle", s.s3_ca_bundle}}) {
+        if (!is_within(path, s.mountpoint)) continue;
+        loader.refuse(loader.place(name),
+                      name + ": found " + settings::shown(path) +
+                          ", which lies inside the mountpoint; allowed: a path outside of it");
+    }
+}
+
+void resolve_memory(Settings& settings) {
+    constexpr std::uint64_t smallest = 96 << 20;  // what MemoryPlan::divide needs
+    if (settings.memory_limit == 0) settings.memory_limit = std::max(default_memory_limit(), smallest);
+}
+
+}  // namespace
+
+Result<Settings> load_settings(const SettingsSources& sources) {
+    Loader loader;
+    Settings& settings = loader.settings;
+    settings.source = sources.source;
+    if (!sources.mountpoint.empty()) {
+        std::error_code error;
+        const auto absolute = std::filesystem::absolute(sources.mountpoint, error);
+        if (error)
+            return fail(Error{error.value(),
+                              "mountpoint " + settings::shown(sources.mountpoint) + ": " + error.message()});
+        settings.mountpoint = absolute.string();
+    }
+    settings.foreground = sources.foreground;
+
+    const std::string file = config_file(sources.options, loader);
+    if (!file.empty()) loader.read_file(file);
+    read_environment(sources.environment, loader);
+    for (const auto& option : sources.options) read_option(option, loader);
+    resolve_memory(settings);
+    check_together(loader);
+    if (const auto good = verdict(loader.problems); !good) return fail(good.error());
+    return settings;
+}
+
+Result<void> check_settings_file(const std::string& path) {
+    Loader loader;
+    loader.read_file(path);
+    // Where the limit is left to the machine, this machine's may not be the one that the file is for.
+    if (loader.settings.memory_limit == 0) loader.settings.ram_limit.reset();
+    check_together(loader);
+    return verdict(loader.problems);
+}
+
+}  // namespace tierfs

@@ -1,0 +1,358 @@
+#include "config/settings_table.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <numeric>
+
+#include "config/units.hpp"
+
+namespace tierfs::settings {
+namespace {
+
+constexpr std::uint64_t kKiB = 1 << 10, kMiB = 1 << 20, kGiB = 1 << 30;
+constexpr std::uint64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
+constexpr std::uint64_t kMostTime = kMostBytes;  // kForever
+constexpr std::uint64_t kMostId = 0xfffffffe;    // (uid_t)-1 means "no change" to the kernel
+
+using S = Settings;
+
+std::vector<Key> make_table() {
+    return {
+        {"ro", Kind::flag, &S::read_only, "Mount read-only. This version knows nothing else."},
+        {"allow_other", Kind::flag, &S::allow_other,
+         "Let other users than the one who mounts see the files."},
+        {"allow_suid", Kind::flag, &S::allow_suid, "Honour set-user-ID bits and device files of the origin."},
+        {"profile",
+         Kind::choice,
+         &S::profile,
+         "What buffers are sized for: a small node, a large one, or look.",
+         0,
+         0,
+         false,
+         false,
+         {"small", "large", "auto"}},
+        {"metadata.ttl", Kind::duration, &S::metadata_ttl,
+         "How long names and attributes are trusted; forever for datasets that never change.", 0, kMostTime},
+        {"memory.limit", Kind::size, &S::memory_limit,
+         "Memory of the whole process; auto: 25 % of the cgroup's limit, at most 8G.", 96 * kMiB, kMostBytes,
+         false, true},
+        {"ram.limit", Kind::size, &S::ram_limit,
+         "The RAM tier's part of memory.limit; 0: no RAM tier; auto: what memory.limit leaves.", 0,
+         kMostBytes, false, true},
+        {"nvme.path", Kind::path, &S::nvme_path,
+         "Folder on a local device for the NVMe tier; empty: no NVMe tier."},
+        {"nvme.limit", Kind::size, &S::nvme_limit,
+         "Bytes that the NVMe tier may take; 0 or auto: 80 % of the free space at start.", 16 * kMiB,
+         kMostBytes, true, true},
+        {"index.path", Kind::path, &S::index_path,
+         "Folder of the index; empty: on the NVMe tier's device, else a scratch directory."},
+        {"pack.max_object", Kind::size, &S::pack_max_object,
+         "Objects up to this size are packed into extents.", 0, 8 * kMiB},
+        {"prefetch.window", Kind::size, &S::prefetch_window, "The largest readahead of one stream; 0: none.",
+         kMiB, kGiB, true},
+        {"origin.deadline", Kind::duration, &S::origin_deadline,
+         "One operation on the origin, its retries included, takes no longer than this.", 1000, 3600000},
+        {"origin.connections", Kind::count, &S::origin_connections,
+         "At most this many connections to the origin.", 1, 1024},
+        {"s3.endpoint", Kind::url, &S::s3_endpoint,
+         "URL of the server; empty: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, then AWS's own."},
+        {"s3.region", Kind::text, &S::s3_region,
+         "Region; empty: AWS_REGION, AWS_DEFAULT_REGION, the profile's, then us-east-1."},
+        {"s3.profile", Kind::text, &S::s3_profile,
+         "Profile of the AWS files; empty: AWS_PROFILE, then default."},
+        {"s3.addressing",
+         Kind::choice,
+         &S::s3_addressing,
+         "Where the bucket's name stands in the URL; auto: path for an endpoint of your own.",
+         0,
+         0,
+         false,
+         false,
+         {"auto", "path", "virtual"}},
+        {"s3.anonymous", Kind::flag, &S::s3_anonymous, "Send unsigned requests, for public buckets."},
+        {"s3.ca_bundle", Kind::path, &S::s3_ca_bundle,
+         "File of trusted certificates; empty: AWS_CA_BUNDLE, then the system's."},
+        {"s3.uid", Kind::count, &S::s3_uid, "Owner shown for every file; auto: who mounts.", 0, kMostId,
+         false, true},
+        {"s3.gid", Kind::count, &S::s3_gid, "Group shown for every file; auto: who mounts.", 0, kMostId,
+         false, true},
+        {"s3.file_mode", Kind::octal, &S::s3_file_mode, "Permissions shown for files.", 0, 0777},
+        {"s3.directory_mode", Kind::octal, &S::s3_directory_mode, "Permissions shown for directories.", 0,
+         0777},
+        {"log.level",
+         Kind::choice,
+         &S::log_level,
+         "The least important lines that are kept.",
+         0,
+         0,
+         false,
+         false,
+         {"debug", "info", "warning", "error"}},
+        {"log.file", Kind::path, &S::log_file,
+         "File that lines are appended to; empty: standard error in the foreground, else a file in "
+         "/var/log/tierfs."},
+    };
+}
+
+/// Edits between two short words (Levenshtein).
+std::size_t distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t corner = row[0];
+        row[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t changed = corner + (a[i - 1] == b[j - 1] ? 0 : 1);
+            corner = row[j];
+            row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
+        }
+    }
+    return row[b.size()];
+}
+
+std::string octal(std::uint64_t value) {
+    std::string digits;
+    for (; value != 0; value /= 8) digits.insert(digits.begin(), static_cast<char>('0' + value % 8));
+    return "0" + digits;
+}
+
+std::chrono::milliseconds period(std::uint64_t count) {
+    return std::chrono::milliseconds{static_cast<std::int64_t>(count)};
+}
+
+std::string number_text(const Key& key, std::uint64_t value) {
+    if (key.kind == Kind::size) return format_size_exact(value);
+    if (key.kind == Kind::octal) return octal(value);
+    if (key.kind == Kind::duration) return format_duration(period(value));
+    return std::to_string(value);
+}
+
+/// A number of the key's kind, its range not yet looked at.
+std::optional<std::uint64_t> number(const Key& key, std::string_view text) {
+    if (key.kind == Kind::size) {
+        const auto value = parse_size(text);
+        return value ? std::optional(*value) : std::nullopt;
+    }
+    if (key.kind == Kind::duration) {
+        const auto value = parse_duration(text);
+        return value ? std::optional(static_cast<std::uint64_t>(value->count())) : std::nullopt;
+    }
+    if (key.kind == Kind::octal && text.starts_with("0o")) text.remove_prefix(2);
+    std::uint64_t value = 0;
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), value, key.kind == Kind::octal ? 8 : 10);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
+std::optional<bool> flag(std::string_view text) {
+    if (text == "true" || text == "yes" || text == "on") return true;
+    if (text == "false" || text == "no" || text == "off") return false;
+    return std::nullopt;
+}
+
+bool has_control(std::string_view text) {
+    return std::any_of(text.begin(), text.end(),
+                       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+}
+
+std::string refused(const Key& key, std::string_view text) {
+    // What is wrong in a URL may be a password in it.
+    const std::string found = key.kind == Kind::url ? "another value" : shown(text);
+    return std::string(key.name) + ": found " + found + "; allowed: " + allowed(key);
+}
+
+/// Whether a string may stand for the key.
+bool fits(const Key& key, std::string_view text) {
+    if (has_control(text)) return false;
+    if (key.kind == Kind::choice)
+        return std::find(key.choices.begin(), key.choices.end(), text) != key.choices.end();
+    if (text.empty() || key.kind == Kind::text) return true;
+    if (key.kind == Kind::path) return text[0] == '/';
+    const std::size_t scheme = text.starts_with("https://") ? 8 : text.starts_with("http://") ? 7 : 0;
+    return scheme != 0 && text.size() > scheme && text.find_first_of("@ ?#") == std::string_view::npos;
+}
+
+template <typename Value>
+void copy_member(Value Settings::*member, Settings& to, const Settings& from) {
+    to.*member = from.*member;
+}
+
+std::string_view profile_text(Profile profile) {
+    return profile == Profile::small ? "small" : profile == Profile::large ? "large" : "auto";
+}
+
+std::string_view addressing_text(AddressingStyle style) {
+    return style == AddressingStyle::path           ? "path"
+           : style == AddressingStyle::virtual_host ? "virtual"
+                                                    : "auto";
+}
+
+std::optional<std::string> set_flag(Settings& settings, const Key& key, std::string_view text) {
+    const auto value = flag(text);
+    if (!value) return refused(key, text);
+    if (key.name == "ro" && !*value)
+        return "ro: found " + shown(text) + "; this version of tierfs is read-only";
+    settings.*std::get<bool Settings::*>(key.member) = *value;
+    return std::nullopt;
+}
+
+std::optional<std::string> set_number(Settings& settings, const Key& key, std::string_view text) {
+    const auto value = number(key, text);
+    if (!value || ((*value < key.min || *value > key.max) && !(key.zero && *value == 0)))
+        return refused(key, text);
+    if (auto* small = std::get_if<unsigned Settings::*>(&key.member))
+        settings.** small = static_cast<unsigned>(*value);
+    if (auto* large = std::get_if<std::uint64_t Settings::*>(&key.member)) settings.** large = *value;
+    if (auto* maybe = std::get_if<std::optional<std::uint64_t> Settings::*>(&key.member))
+        settings.** maybe = *value;
+    if (auto* time = std::get_if<std::chrono::milliseconds Settings::*>(&key.member))
+        settings.** time = period(*value);
+    return std::nullopt;
+}
+
+std::optional<std::string> set_string(Settings& settings, const Key& key, std::string_view text) {
+    if (key.name == "nvme.path" && text.find(':') != std::string_view::npos) {
+        return "nvme.path: found " + shown(text) +
+               "; allowed: one folder; several devices are not yet in this version";
+    }
+    if (!fits(key, text)) return refused(key, text);
+    if (auto* string = std::get_if<std::string Settings::*>(&key.member))
+        settings.** string = std::string(text);
+    if (auto* profile = std::get_if<Profile Settings::*>(&key.member)) {
+        settings.** profile = text == "small"   ? Profile::small
+                              : text == "large" ? Profile::large
+                                                : Profile::automatic;
+    }
+    if (auto* style = std::get_if<AddressingStyle Settings::*>(&key.member)) {
+        settings.** style = text == "path"      ? AddressingStyle::path
+                            : text == "virtual" ? AddressingStyle::virtual_host
+                                                : AddressingStyle::automatic;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+const std::vector<Key>& table() {
+    static const std::vector<Key> keys = make_table();
+    return keys;
+}
+
+const Key* find(std::string_view name) {
+    for (const Key& key : table()) {
+        if (key.name == name) return &key;
+    }
+    return nullptr;
+}
+
+std::string suggestion(std::string_view name) {
+    name = name.substr(0, 64);  // a hostile key may be long, and the work grows with it
+    std::string_view nearest;
+    std::size_t least = std::max<std::size_t>(2, name.size() / 3) + 1;
+    for (const Key& key : table()) {
+        const std::size_t edits = distance(name, key.name);
+        if (edits < least && edits < key.name.size()) {
+            least = edits;
+            nearest = key.name;
+        }
+    }
+    return nearest.empty() ? std::string() : " (did you mean '" + std::string(nearest) + "'?)";
+}
+
+Settings defaults() {
+    Settings settings;
+    settings.s3_uid = geteuid();
+    settings.s3_gid = getegid();
+    return settings;
+}
+
+std::string allowed(const Key& key) {
+    std::string out;
+    switch (key.kind) {
+        case Kind::flag:
+            return "true or false";
+        case Kind::text:
+            return "text without control characters";
+        case Kind::path:
+            return "an absolute path";
+        case Kind::url:
+            return "http://HOST[:PORT] or https://HOST[:PORT], without user, password and query";
+        case Kind::choice:
+            for (const auto choice : key.choices) out += (out.empty() ? "" : ", ") + std::string(choice);
+            return out;
+        case Kind::size:
+            out = "a size";
+            break;
+        case Kind::duration:
+            out = "a duration";
+            break;
+        case Kind::count:
+            out = "a number";
+            break;
+        case Kind::octal:
+            out = "an octal number";
+            break;
+    }
+    const bool open_end = key.max == kMostBytes && key.kind == Kind::size;
+    out += " from " + number_text(key, key.min) + (open_end ? " on" : " to " + number_text(key, key.max));
+    if (key.zero) out += ", or 0";
+    if (key.automatic) out += ", or auto";
+    return out;
+}
+
+std::string value_text(const Key& key, const Settings& settings) {
+    return std::visit(
+        [&](auto member) -> std::string {
+            const auto& value = settings.*member;
+            using Value = std::decay_t<decltype(value)>;
+            if constexpr (std::is_same_v<Value, bool>)
+                return value ? "true" : "false";
+            else if constexpr (std::is_same_v<Value, std::string>)
+                return value;
+            else if constexpr (std::is_same_v<Value, Profile>)
+                return std::string(profile_text(value));
+            else if constexpr (std::is_same_v<Value, AddressingStyle>)
+                return std::string(addressing_text(value));
+            else if constexpr (std::is_same_v<Value, std::chrono::milliseconds>)
+                return format_duration(value);
+            else if constexpr (std::is_same_v<Value, std::optional<std::uint64_t>>)
+                return value ? number_text(key, *value) : "auto";
+            else
+                return number_text(key, value);
+        },
+        key.member);
+}
+
+std::optional<std::string> set(Settings& settings, const Key& key, std::string_view text) {
+    if (key.automatic && text == "auto") {
+        const Settings from = defaults();
+        std::visit([&](auto member) { copy_member(member, settings, from); }, key.member);
+        return std::nullopt;
+    }
+    switch (key.kind) {
+        case Kind::flag:
+            return set_flag(settings, key, text);
+        case Kind::size:
+        case Kind::duration:
+        case Kind::count:
+        case Kind::octal:
+            return set_number(settings, key, text);
+        default:
+            return set_string(settings, key, text);
+    }
+}
+
+std::string shown(std::string_view text) {
+    std::string out = "'";
+    for (const char c : text.substr(0, 80)) {
+        const auto byte = static_cast<unsigned char>(c);
+        out += byte < 0x20 || byte == 0x7f ? '?' : c;
+    }
+    return out + (text.size() > 80 ? "...'" : "'");
+}
+
+}  // namespace tierfs::settings

@@ -1,0 +1,88 @@
+#include <cstdio>
+#include <string_view>
+
+#include "config/settings.hpp"
+#include "fs/commands/commands.hpp"
+
+namespace tierfs {
+
+namespace {
+
+constexpr const char* kUsage =
+    "Usage: tierfs SOURCE MOUNTPOINT [-o KEY=VALUE,...] [-f]\n"
+    "       tierfs status MOUNTPOINT [--json]\n"
+    "       tierfs umount MOUNTPOINT [--lazy]\n"
+    "       tierfs config [--defaults | --check FILE]\n"
+    "       tierfs --help | --version\n";
+
+int print_help() {
+    std::printf(
+        "%s\nMounts a dataset that lies in an object store or in a directory as a local, read-only file "
+        "system,\nserved from this node's memory and NVMe.\n\n"
+        "SOURCE      s3://BUCKET[/PREFIX], an absolute directory, or file:///DIRECTORY\n"
+        "MOUNTPOINT  an empty directory\n"
+        "-o OPTIONS  settings, as KEY=VALUE or KEY, with commas between\n"
+        "-f          stay in the foreground and log to standard error\n\n"
+        "Settings, with their defaults:\n%s\n"
+        "Exit status: 0 done, 1 failed, 2 wrong usage. More in tierfs(8).\n",
+        kUsage, settings_help().c_str());
+    return 0;
+}
+
+int wrong_usage(const std::string& what) {
+    std::fprintf(stderr, "tierfs: %s\n%s", what.c_str(), kUsage);
+    return 2;
+}
+
+std::string_view program_name(const char* path) {
+    const std::string_view name = path == nullptr ? "" : path;
+    return name.substr(name.find_last_of('/') + 1);  // npos + 1 is 0
+}
+
+}  // namespace
+
+int command_failed(const std::string& why) {
+    std::fprintf(stderr, "tierfs: %s\n", why.c_str());
+    return 1;
+}
+
+std::vector<std::string> split_options(const std::string& text) {
+    std::vector<std::string> options;
+    std::string option;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '\\' && i + 1 < text.size()) {
+            option += text[++i];
+        } else if (text[i] == ',') {
+            if (!option.empty()) options.push_back(option);
+            option.clear();
+        } else {
+            option += text[i];
+        }
+    }
+    if (!option.empty()) options.push_back(option);
+    return options;
+}
+
+int run_command_line(int argc, char** argv) {
+    const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
+    const auto program = program_name(argc > 0 ? argv[0] : nullptr);
+    if (program == "mount.tierfs" || program == "mount.fuse.tierfs") return mount_helper(arguments);
+    if (arguments.empty()) return wrong_usage("SOURCE and MOUNTPOINT are missing");
+    const std::string& first = arguments.front();
+    const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+    if (first == "--help" || first == "-h" || first == "help") return print_help();
+    if (first == "--version" || first == "-V") {
+        std::printf("tierfs %s\n", TIERFS_VERSION);
+        return 0;
+    }
+    if (first == "status") return status_command(rest);
+    if (first == "umount") return umount_command(rest);
+    if (first == "config") return config_command(rest);
+    if (!first.starts_with('-') && first.find_first_of("/:") == std::string::npos) {
+        return wrong_usage("there is no command \"" + first +
+                           "\", and a SOURCE is a URL or an absolute path");
+    }
+    return mount_command(arguments);
+}
+
+}  // namespace tierfs

@@ -1,0 +1,27 @@
+// fs/commands/: the `tierfs` command line. Each function runs one command to its end and returns the exit
+// status: 0 done, 1 failed, 2 wrong usage. Called by main, before there are threads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tierfs {
+
+/// Picks the command by the program's name (mount.tierfs, mount.fuse.tierfs: see mount_helper) and by the
+/// first argument.
+int run_command_line(int argc, char** argv);
+
+int mount_command(const std::vector<std::string>& arguments);
+/// As mount(8) calls it: SOURCE DIR [-sfnvN] [-o options].
+int mount_helper(const std::vector<std::string>& arguments);
+int status_command(const std::vector<std::string>& arguments);
+int umount_command(const std::vector<std::string>& arguments);
+int config_command(const std::vector<std::string>& arguments);
+
+/// "a,b=c\,d" to "a" and "b=c,d": a backslash keeps the next character as it is.
+std::vector<std::string> split_options(const std::string& text);
+
+/// Prints "tierfs: WHY" on standard error and returns 1.
+int command_failed(const std::string& why);
+
+}  // namespace tierfs

@@ -1,0 +1,75 @@
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "config/settings.hpp"
+#include "fs/commands/commands.hpp"
+#include "fs/commands/parse.hpp"
+#include "fs/daemon/launch.hpp"
+
+namespace tierfs {
+
+namespace {
+
+std::map<std::string, std::string> environment() {
+    std::map<std::string, std::string> variables;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+        const std::string text = *entry;
+        const auto equals = text.find('=');
+        if (equals != std::string::npos) variables[text.substr(0, equals)] = text.substr(equals + 1);
+    }
+    return variables;
+}
+
+int mount_with(SettingsSources sources, const std::vector<std::string>& option_lists) {
+    for (const auto& list : option_lists) {
+        const auto options = split_options(list);
+        sources.options.insert(sources.options.end(), options.begin(), options.end());
+    }
+    sources.environment = environment();
+    std::error_code ignored;
+    sources.mountpoint = std::filesystem::absolute(sources.mountpoint, ignored).string();
+    auto settings = load_settings(sources);
+    if (!settings) {
+        command_failed(settings.error().message);
+        return settings.error().code == EINVAL ? 2 : 1;
+    }
+    return launch_mount(std::move(*settings));
+}
+
+}  // namespace
+
+int mount_command(const std::vector<std::string>& arguments) {
+    SettingsSources sources;
+    std::vector<std::string> options;
+    CLI::App app("Mounts SOURCE on MOUNTPOINT", "tierfs");
+    app.add_option("SOURCE", sources.source, "what to mount")->required();
+    app.add_option("MOUNTPOINT", sources.mountpoint, "where")->required();
+    app.add_option("-o", options, "settings, KEY=VALUE,...")->allow_extra_args(false);
+    app.add_flag("-f", sources.foreground, "stay in the foreground");
+    if (const auto ended = parse_arguments(app, arguments)) return *ended;
+    return mount_with(std::move(sources), options);
+}
+
+int mount_helper(const std::vector<std::string>& arguments) {
+    SettingsSources sources;
+    std::vector<std::string> options;
+    std::string unused;
+    bool fake = false;
+    bool flag = false;
+    CLI::App app("Mounts SOURCE on MOUNTPOINT for mount(8)", "mount.tierfs");
+    app.add_option("SOURCE", sources.source, "what to mount")->required();
+    app.add_option("MOUNTPOINT", sources.mountpoint, "where")->required();
+    app.add_option("-o", options, "settings, KEY=VALUE,...")->allow_extra_args(false);
+    app.add_flag("-f", fake, "do everything but mount");
+    app.add_flag("-s", flag, "accepted");
+    app.add_flag("-n", flag, "accepted");
+    app.add_flag("-v", flag, "accepted");
+    app.add_option("-N", unused, "accepted");
+    app.add_option("-t", unused, "accepted");
+    if (const auto ended = parse_arguments(app, arguments)) return *ended;
+    if (fake) return 0;
+    return mount_with(std::move(sources), options);
+}
+
+}  // namespace tierfs

@@ -1,0 +1,86 @@
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "fs/control/control.hpp"
+
+namespace tierfs {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t kLongestReply = 16 << 20;
+
+Result<void> wait_for(int descriptor, short events, Clock::time_point deadline) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd wanted{descriptor, events, 0};
+    if (left > 0 && ::poll(&wanted, 1, static_cast<int>(left)) != 0) return {};
+    return fail(ETIMEDOUT, "the mount's daemon does not answer");
+}
+
+Result<FileDescriptor> connect_to(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof(address.sun_path))
+        return fail(ENAMETOOLONG, path + " is too long for a socket");
+    std::memcpy(address.sun_path, path.data(), path.size());
+    FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket) return fail(system_error(errno, "socket"));
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+        return fail(system_error(errno, path));
+    }
+    return socket;
+}
+
+Result<std::string> exchange(int socket, std::string request, Clock::time_point deadline) {
+    while (!request.empty()) {
+        const auto sent = ::send(socket, request.data(), request.size(), MSG_NOSIGNAL);
+        if (sent > 0) {
+            request.erase(0, static_cast<std::size_t>(sent));
+        } else if (errno == EAGAIN || errno == EINTR) {
+            if (auto waited = wait_for(socket, POLLOUT, deadline); !waited) return fail(waited.error());
+        } else {
+            return fail(system_error(errno, "the control socket"));
+        }
+    }
+    std::string reply;
+    while (reply.find('\n') == std::string::npos) {
+        if (reply.size() > kLongestReply) return fail(EIO, "the mount's answer has no end");
+        if (auto waited = wait_for(socket, POLLIN, deadline); !waited) return fail(waited.error());
+        std::array<char, 16384> piece{};
+        const auto got = ::recv(socket, piece.data(), piece.size(), 0);
+        if (got == 0) return fail(EACCES, "the mount's daemon hung up: only root and who mounted may ask it");
+        if (got < 0 && errno != EAGAIN && errno != EINTR) {
+            return fail(system_error(errno, "the control socket"));
+        }
+        if (got > 0) reply.append(piece.data(), static_cast<std::size_t>(got));
+    }
+    return reply;
+}
+
+}  // namespace
+
+Result<nlohmann::json> ask_control(const std::string& path, const std::string& command,
+                                   std::chrono::milliseconds patience) {
+    auto socket = connect_to(path);
+    if (!socket) return fail(socket.error());
+    const auto deadline = Clock::now() + patience;
+    auto line = exchange(socket->get(), nlohmann::json{{"command", command}}.dump() + "\n", deadline);
+    if (!line) return fail(line.error());
+    auto reply = nlohmann::json::parse(*line, nullptr, false);
+    if (!reply.is_object()) return fail(EIO, "the mount's answer is not JSON");
+    const auto ok = reply.find("ok");
+    if (ok == reply.end() || !ok->is_boolean() || !ok->get<bool>()) {
+        const auto why = reply.find("error");
+        return fail(EIO, why != reply.end() && why->is_string() ? why->get<std::string>()
+                                                                : std::string("the mount refused"));
+    }
+    return std::move(reply["result"]);
+}
+
+}  // namespace tierfs

@@ -1,0 +1,66 @@
+// fs/control/: the socket on which a mount is asked, and mountinfo.hpp, which finds it. fs/daemon serves,
+// fs/commands ask.
+//
+// Protocol: one JSON object a line, {"command": "status"}; the answer is one line, {"ok": true, "result":
+// ...} or {"ok": false, "error": "..."}. A connection may send several.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <thread>
+
+#include "backends/disk/file_descriptor.hpp"
+#include "config/result.hpp"
+
+namespace tierfs {
+
+/// Where the sockets of this user's mounts lie: /run/tierfs for root, $XDG_RUNTIME_DIR/tierfs (else
+/// /tmp/tierfs-UID) for others.
+std::string control_directory();
+
+/// The socket of the mount with that device ("0:52").
+std::string control_path(const std::string& device);
+
+/// Answers a command; called on the control thread, must not wait for the origin. EINVAL for an unknown one.
+using ControlHandler = std::function<Result<nlohmann::json>(const std::string& command)>;
+
+/// One line of the protocol: the request's line to the reply's, never fails whatever comes.
+std::string answer_control_line(std::string_view line, const ControlHandler& handler);
+
+/// Serves the socket on one thread, one client at a time, each for at most kPatience. Peers other than root
+/// and the owner are refused (SO_PEERCRED). Requests longer than kLongestRequest are refused.
+class ControlServer {
+  public:
+    static constexpr std::size_t kLongestRequest = 64 << 10;
+    static constexpr std::chrono::seconds kPatience{5};
+
+    /// Replaces a socket that is left over. Errors: the directory or the socket cannot be made.
+    static Result<std::unique_ptr<ControlServer>> open(const std::string& path, ControlHandler handler);
+    ~ControlServer();
+    ControlServer(const ControlServer&) = delete;
+    ControlServer& operator=(const ControlServer&) = delete;
+
+    /// Ends the thread and removes the socket; idempotent.
+    void stop();
+
+  private:
+    ControlServer(std::string path, FileDescriptor listener, FileDescriptor wake, ControlHandler handler);
+    void run();
+    void serve(int client);
+    bool wait_for(int descriptor, short events, std::chrono::steady_clock::time_point deadline);
+
+    std::string path_;
+    FileDescriptor listener_, wake_;
+    ControlHandler handler_;
+    std::thread thread_;
+};
+
+/// Sends one command to the socket at `path` and returns "result". Errors: ECONNREFUSED or ENOENT when nobody
+/// serves it, ETIMEDOUT, EACCES, or what the mount said (EIO).
+Result<nlohmann::json> ask_control(const std::string& path, const std::string& command,
+                                   std::chrono::milliseconds patience);
+
+}  // namespace tierfs

@@ -1,0 +1,181 @@
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "config/log.hpp"
+#include "fs/control/control.hpp"
+
+namespace tierfs {
+
+namespace {
+
+using Json = nlohmann::json;
+
+Result<void> make_control_directory(const std::string& path) {
+    const auto directory = path.substr(0, path.find_last_of('/'));
+    if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
+        return fail(system_error(errno, "the control directory " + directory + " cannot be made"));
+    }
+    struct stat found {};
+    if (::lstat(directory.c_str(), &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != ::geteuid()) {
+        return fail(EPERM, "the control directory " + directory + " belongs to somebody else: remove it");
+    }
+    return {};
+}
+
+bool may_ask(int client) {
+    ucred peer{};
+    socklen_t size = sizeof(peer);
+    if (::getsockopt(client, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+    return peer.uid == 0 || peer.uid == ::geteuid();
+}
+
+std::string reply_line(const Json& reply) {
+    // Names and paths need not be UTF-8: what is not is replaced, never thrown over.
+    return reply.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string refusal(const std::string& why) {
+    return reply_line(Json{{"ok", false}, {"error", why}});
+}
+
+}  // namespace
+
+std::string control_directory() {
+    if (::geteuid() == 0) return "/run/tierfs";
+    const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+    if (runtime != nullptr && *runtime == '/') return std::string(runtime) + "/tierfs";
+    return "/tmp/tierfs-" + std::to_string(::geteuid());
+}
+
+std::string control_path(const std::string& device) {
+    return control_directory() + "/" + device + ".sock";
+}
+
+std::string answer_control_line(std::string_view line, const ControlHandler& handler) {
+    const auto request = Json::parse(line, nullptr, false);
+    if (!request.is_object()) return refusal("a request is one JSON object on a line");
+    const auto command = request.find("command");
+    if (command == request.end() || !command->is_string()) return refusal("the request has no \"command\"");
+    auto result = handler(command->get<std::string>());
+    if (!result) return refusal(result.error().message);
+    return reply_line(Json{{"ok", true}, {"result", std::move(*result)}});
+}
+
+Result<std::unique_ptr<ControlServer>> ControlServer::open(const std::string& path, ControlHandler handler) {
+    if (auto made = make_control_directory(path); !made) return fail(made.error());
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof(address.sun_path))
+        return fail(ENAMETOOLONG, path + " is too long for a socket");
+    std::memcpy(address.sun_path, path.data(), path.size());
+
+    FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    FileDescriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!listener || !wake) return fail(system_error(errno, "the control socket"));
+    // A device number is used by one mount at a time, so a socket of its name is left over.
+    ::unlink(path.c_str());
+    const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+    // The file takes the mode of the socket (unix(7), Linux); umask would be everybody's.
+    ::fchmod(listener.get(), 0600);
+    if (::bind(listener.get(), generic, sizeof(address)) != 0) {
+        return fail(system_error(errno, "the control socket " + path));
+    }
+    if (::listen(listener.get(), 16) != 0) return fail(system_error(errno, "the control socket " + path));
+    std::unique_ptr<ControlServer> server(
+        new ControlServer(path, std::move(listener), std::move(wake), std::move(handler)));
+    server->thread_ = std::thread([raw = server.get()] { raw->run(); });
+    return server;
+}
+
+ControlServer::ControlServer(std::string path, FileDescriptor listener, FileDescriptor wake,
+                             ControlHandler handler)
+    : path_(std::move(path)),
+      listener_(std::move(listener)),
+      wake_(std::move(wake)),
+      handler_(std::move(handler)) {}
+
+ControlServer::~ControlServer() {
+    stop();
+}
+
+void ControlServer::stop() {
+    if (!thread_.joinable()) return;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof(one));
+    thread_.join();
+    listener_.reset();
+    ::unlink(path_.c_str());
+}
+
+bool ControlServer::wait_for(int descriptor, short events, std::chrono::steady_clock::time_point deadline) {
+    using std::chrono::milliseconds;
+    const auto left =
+        std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    if (left <= 0) return false;
+    std::array<pollfd, 2> wanted{pollfd{descriptor, events, 0}, pollfd{wake_.get(), POLLIN, 0}};
+    const int ready = ::poll(wanted.data(), wanted.size(), static_cast<int>(left));
+    if (ready < 0) return errno == EINTR;
+    return ready > 0 && wanted[1].revents == 0;
+}
+
+void ControlServer::run() {
+    while (true) {
+        std::array<pollfd, 2> wanted{pollfd{listener_.get(), POLLIN, 0}, pollfd{wake_.get(), POLLIN, 0}};
+        if (::poll(wanted.data(), wanted.size(), -1) < 0 && errno != EINTR) return;
+        if (wanted[1].revents != 0) return;
+        const FileDescriptor client(
+            ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (!client) {
+            // Out of descriptors: the connection stays in the queue, so do not spin on it.
+            if (errno == EMFILE || errno == ENFILE)
+                std::this_thread::sleep_for(std::chrono::milliseconds(100));
+            continue;
+        }
+        if (may_ask(client.get())) serve(client.get());
+    }
+}
+
+void ControlServer::serve(int client) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    std::string input;
+    std::string output;
+    bool last = false;
+    while (true) {
+        while (!output.empty()) {
+            const auto sent = ::send(client, output.data(), output.size(), MSG_NOSIGNAL);
+            if (sent > 0) {
+                output.erase(0, static_cast<std::size_t>(sent));
+            } else if ((errno != EAGAIN && errno != EINTR) || !wait_for(client, POLLOUT, deadline)) {
+                return;
+            }
+        }
+        if (last) return;
+        if (const auto end = input.find('\n'); end != std::string::npos) {
+            output = answer_control_line(std::string_view(input).substr(0, end), handler_);
+            input.erase(0, end + 1);
+            continue;
+        }
+        if (input.size() > kLongestRequest) {
+            output = refusal("the request is too long");
+            last = true;
+            continue;
+        }
+        if (!wait_for(client, POLLIN, deadline)) return;
+        std::array<char, 4096> piece{};
+        const auto got = ::recv(client, piece.data(), piece.size(), 0);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return;
+        if (got > 0) input.append(piece.data(), static_cast<std::size_t>(got));
+    }
+}
+
+}  // namespace tierfs

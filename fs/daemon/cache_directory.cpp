@@ -1,0 +1,202 @@
+#include "fs/daemon/cache_directory.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "config/units.hpp"
+#include "tiering/object.hpp"
+
+namespace tierfs {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<void> make_private_folder(const fs::path& path) {
+    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return fail(system_error(errno, path.string()));
+    struct stat found {};
+    if (::lstat(path.c_str(), &found) != 0) return fail(system_error(errno, path.string()));
+    if (!S_ISDIR(found.st_mode)) return fail(ENOTDIR, path.string() + " is no directory: remove it");
+    if (found.st_uid != ::geteuid()) {
+        return fail(EPERM, path.string() + " belongs to another user: use another directory");
+    }
+    if ((found.st_mode & 0777U) != 0700 && ::chmod(path.c_str(), 0700) != 0) {
+        return fail(system_error(errno, path.string()));
+    }
+    return {};
+}
+
+std::string pid_in(int descriptor) {
+    std::array<char, 32> text{};
+    const auto size = ::pread(descriptor, text.data(), text.size() - 1, 0);
+    std::string pid(text.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+    return pid.substr(0, pid.find('\n'));
+}
+
+bool lock_within(int descriptor, std::chrono::milliseconds patience) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+        if (std::chrono::steady_clock::now() >= deadline) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return true;
+}
+
+Result<FileDescriptor> lock_folder(const fs::path& folder, std::chrono::milliseconds patience) {
+    const auto path = folder / "lock";
+    FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!file) return fail(system_error(errno, path.string()));
+    if (!lock_within(file.get(), patience)) {
+        return fail(EBUSY, folder.string() + " is in use by another tierfs mount, pid " + pid_in(file.get()));
+    }
+    const auto pid = std::to_string(::getpid()) + "\n";
+    if (::ftruncate(file.get(), 0) != 0 ||
+        ::pwrite(file.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+        return fail(system_error(errno, path.string()));
+    }
+    return file;
+}
+
+// Directories that were left by processes that no longer run: nobody holds their lock.
+void sweep(const fs::path& base) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(base, ignored)) {
+        if (!entry.path().filename().string().starts_with("mount-")) continue;
+        const FileDescriptor lock(::open((entry.path() / "lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+        if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) fs::remove_all(entry.path(), ignored);
+    }
+}
+
+std::uint64_t held_bytes(const fs::path& folder) {
+    std::uint64_t bytes = 0;
+    std::error_code error;
+    for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+        struct stat found {};
+        if (::lstat(it->path().c_str(), &found) == 0 && S_ISREG(found.st_mode)) {
+            bytes += static_cast<std::uint64_t>(found.st_blocks) * 512;
+        }
+    }
+    return bytes;
+}
+
+}  // namespace
+
+Result<LockedFolder> LockedFolder::open(const fs::path& parent, const std::string& identity,
+                                        const std::string& key) {
+    struct stat found {};
+    if (::stat(parent.c_str(), &found) != 0) {
+        const int code = errno;
+        if (code == ENOENT) {
+            return fail(code,
+                        key + " " + parent.string() + " does not exist: make it, on the device to be used");
+        }
+        return fail(system_error(code, key + " " + parent.string()));
+    }
+    if (!S_ISDIR(found.st_mode)) return fail(ENOTDIR, key + " " + parent.string() + " is no directory");
+    if (::access(parent.c_str(), W_OK | X_OK) != 0) {
+        return fail(system_error(errno, key + " " + parent.string() + " cannot be written to"));
+    }
+    LockedFolder folder;
+    folder.path = parent / to_string(content_id(identity, "", ""));
+    if (auto made = make_private_folder(folder.path); !made) return fail(made.error().within(key));
+    auto lock = lock_folder(folder.path, std::chrono::seconds(5));
+    if (!lock) {
+        auto error = lock.error().within(key);
+        if (error.code == EBUSY) error.message += ": end that mount, or give this one another " + key;
+        return fail(std::move(error));
+    }
+    folder.lock = std::move(*lock);
+    std::ofstream(folder.path / "source")
+        << "What tierfs caches of " << identity << "\nIt may be removed when no mount uses it.\n";
+    return folder;
+}
+
+Result<std::uint64_t> nvme_limit(const Settings& settings, const fs::path& folder) {
+    constexpr std::uint64_t kLeast = 16 << 20;
+    auto limit = settings.nvme_limit;
+    if (limit == 0) {
+        struct statvfs device {};
+        if (::statvfs(folder.c_str(), &device) != 0) return fail(system_error(errno, folder.string()));
+        const std::uint64_t free = std::uint64_t{device.f_bavail} * device.f_frsize;
+        limit = (free + held_bytes(folder)) / 5 * 4;
+    }
+    if (limit < kLeast) {
+        return fail(EINVAL, "nvme.limit is " + format_size(limit) + " for " + folder.string() +
+                                ": at least " + format_size(kLeast) +
+                                " is needed; give another nvme.path or a larger limit");
+    }
+    return limit;
+}
+
+Result<ScratchDirectory> ScratchDirectory::make(const fs::path& base) {
+    std::error_code error;
+    fs::create_directories(base, error);
+    sweep(base);
+    ScratchDirectory scratch;
+    const auto path = base / ("mount-" + std::to_string(::getpid()));
+    fs::remove_all(path, error);
+    if (auto made = make_private_folder(path); !made)
+        return fail(made.error().within("the scratch directory"));
+    scratch.path_ = path;
+    auto lock = lock_folder(path, std::chrono::milliseconds(0));
+    if (!lock) return fail(lock.error().within("the scratch directory"));
+    scratch.lock_ = std::move(*lock);
+    return scratch;
+}
+
+ScratchDirectory::ScratchDirectory(ScratchDirectory&& other) noexcept
+    : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
+
+ScratchDirectory& ScratchDirectory::operator=(ScratchDirectory&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(lock_, other.lock_);
+    return *this;
+}
+
+ScratchDirectory::~ScratchDirectory() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+}
+
+fs::path user_cache_directory() {
+    if (::geteuid() == 0) return "/var/cache/tierfs";
+    if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/') {
+        return fs::path(cache) / "tierfs";
+    }
+    if (const char* home = std::getenv("HOME");
+        home != nullptr && *home == '/' && ::access(home, W_OK) == 0) {
+        return fs::path(home) / ".cache" / "tierfs";
+    }
+    return "/tmp/tierfs-cache-" + std::to_string(::geteuid());
+}
+
+std::string default_log_file(const std::string& mountpoint) {
+    const auto folder = ::geteuid() == 0 ? fs::path("/var/log/tierfs") : user_cache_directory();
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error || ::access(folder.c_str(), W_OK) != 0) return {};
+    std::string name;
+    for (const char letter : std::string_view(mountpoint).substr(mountpoint.starts_with('/') ? 1 : 0)) {
+        if (letter == '/') {
+            name += '-';
+        } else if (letter == '-') {
+            name += "\\x2d";  // systemd's way, so that two mount points never share a name
+        } else {
+            name += letter;
+        }
+    }
+    if (name.empty()) name = "root";
+    return (folder / (name.substr(0, 200) + ".log")).string();
+}
+
+}  // namespace tierfs

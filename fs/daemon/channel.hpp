@@ -1,0 +1,50 @@
+// The line between launcher, supervisor and daemon of one mount.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "backends/disk/file_descriptor.hpp"
+#include "config/result.hpp"
+
+namespace tierfs {
+
+/// A message: what it is, words, and perhaps a descriptor.
+struct Message {
+    enum class Kind : char {
+        prepared = 'P',  ///< daemon: the source answers, the tiers are open: mount now
+        failed = 'F',    ///< anyone upwards: it did not work; `text` says why
+        mounted = 'M',   ///< supervisor: `descriptor` is /dev/fuse, serve it
+        serving = 'S',   ///< daemon, then supervisor to launcher: the mount is served
+        unmount = 'U',   ///< daemon: I was asked to end, unmount me
+        finish = 'T',    ///< supervisor: the mount is gone from the name space, answer what waits and end
+        ending = 'E',    ///< daemon: the mount is gone, I am ending
+    };
+    Kind kind = Kind::failed;
+    std::string text;
+    FileDescriptor descriptor;
+};
+
+/// One end of a socket pair that keeps messages apart (SOCK_SEQPACKET). Not thread-safe.
+class Channel {
+  public:
+    Channel() = default;
+    explicit Channel(FileDescriptor socket) : socket_(std::move(socket)) {}
+
+    static Result<std::pair<Channel, Channel>> make();
+
+    /// False when the other end is gone.
+    bool send(Message::Kind kind, const std::string& text = {}, int descriptor = -1);
+    /// Waits for a message; empty when the other end is gone. Ended early by no signal.
+    std::optional<Message> receive();
+
+    [[nodiscard]] int descriptor() const { return socket_.get(); }
+    void close() { socket_.reset(); }
+
+  private:
+    FileDescriptor socket_;
+};
+
+}  // namespace tierfs

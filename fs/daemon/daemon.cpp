@@ -1,0 +1,165 @@
+#include "fs/daemon/daemon.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "config/log.hpp"
+
+namespace tierfs {
+
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(10);
+
+// Resident set as ps shows it: files that are mapped included.
+std::uint64_t resident_set() {
+    std::ifstream file("/proc/self/statm");
+    std::uint64_t total = 0;
+    std::uint64_t resident = 0;
+    file >> total >> resident;
+    return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+Daemon::Daemon(Settings settings, std::filesystem::path scratch, long supervisor_pid)
+    : settings_(std::move(settings)), scratch_(std::move(scratch)), supervisor_pid_(supervisor_pid) {}
+
+Daemon::~Daemon() {
+    stop();
+}
+
+Result<void> Daemon::prepare() {
+    const auto plan = MemoryPlan::divide(settings_.memory_limit, settings_.ram_limit);
+    if (!plan) return fail(plan.error());
+    plan_ = *plan;
+
+    auto origin = open_origin(settings_);
+    if (!origin) return fail(origin.error());
+    origin_ = std::move(*origin);
+    if (auto checked = origin_->check(); !checked) return fail(checked.error());
+
+    if (!settings_.nvme_path.empty()) {
+        auto folder = LockedFolder::open(settings_.nvme_path, origin_->identity(), "nvme.path");
+        if (!folder) return fail(folder.error());
+        cache_folder_ = std::move(*folder);
+    }
+    if (auto opened = open_index(); !opened) return opened;
+    if (auto opened = open_nvme(); !opened) return opened;
+
+    auto store = Store::open(settings_, plan_, *origin_, nvme_.get());
+    if (!store) return fail(store.error());
+    store_ = std::move(*store);
+
+    auto names = Namespace::open(settings_, plan_.names, *index_, *origin_, invalidator_);
+    if (!names) return fail(names.error());
+    names_ = std::move(*names);
+    return {};
+}
+
+Result<void> Daemon::open_index() {
+    IndexOptions options;
+    options.memory = plan_.index;
+    options.identity = origin_->identity();
+    if (!settings_.index_path.empty()) {
+        auto folder = LockedFolder::open(settings_.index_path, origin_->identity(), "index.path");
+        if (!folder) return fail(folder.error());
+        index_folder_ = std::move(*folder);
+        options.directory = index_folder_.path / "index";
+    } else {
+        options.directory = (cache_folder_.path.empty() ? scratch_ : cache_folder_.path) / "index";
+    }
+    auto index = Index::open(options);
+    if (!index) return fail(index.error());
+    index_ = std::move(*index);
+    return {};
+}
+
+Result<void> Daemon::open_nvme() {
+    if (cache_folder_.path.empty()) return {};
+    NvmeOptions options;
+    options.directory = cache_folder_.path;
+    options.pack_max_object = settings_.pack_max_object;
+    const auto limit = nvme_limit(settings_, cache_folder_.path);
+    if (!limit) return fail(limit.error());
+    options.limit = *limit;
+    auto tier = NvmeTier::open(options, *index_);
+    if (!tier) return fail(tier.error());
+    nvme_ = std::move(*tier);
+    return {};
+}
+
+Result<void> Daemon::serve(FileDescriptor device, const std::string& number) {
+    operations_ = std::make_unique<Operations>(*names_, *store_, MountProfile::choose(settings_),
+                                               settings_.pack_max_object);
+    auto session = Session::open(std::move(device), {&Operations::table(), operations_.get()});
+    if (!session) return fail(session.error());
+    session_ = std::move(*session);
+    invalidator_.attach(session_->raw());
+    if (auto started = session_->start(Session::default_threads()); !started) return started;
+
+    auto control =
+        ControlServer::open(control_path(number), [this](const std::string& name) { return command(name); });
+    if (control) {
+        control_ = std::move(*control);
+    } else {
+        log::warning(control.error().message + ": `tierfs status` will not work for this mount");
+    }
+    sample_memory();
+    return {};
+}
+
+Result<nlohmann::json> Daemon::command(const std::string& name) {
+    if (name == "status") return status_json(status());
+    return fail(EINVAL, "this version of the mount does not know the command \"" + name + "\"");
+}
+
+StatusInputs Daemon::status() {
+    sample_memory();
+    StatusInputs in;
+    in.version = TIERFS_VERSION;
+    in.mountpoint = settings_.mountpoint;
+    in.source = settings_.source;
+    in.pid = ::getpid();
+    in.supervisor_pid = supervisor_pid_;
+    in.read_only = settings_.read_only;
+    in.uptime_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+    in.profile = operations_->profile();
+    in.nvme_path = settings_.nvme_path;
+    in.store = store_->stats();
+    in.origin = origin_->stats();
+    in.names = names_->stats();
+    in.memory_limit = plan_.limit;
+    in.memory_used = resident_memory();
+    in.memory_rss = resident_set();
+    in.memory_peak = std::max(memory_peak_.load(), in.memory_used);
+    return in;
+}
+
+void Daemon::sample_memory() {
+    const auto now = resident_memory();
+    auto peak = memory_peak_.load();
+    while (now > peak && !memory_peak_.compare_exchange_weak(peak, now)) {
+    }
+}
+
+bool Daemon::stop() {
+    if (stopped_) return true;
+    stopped_ = true;
+    control_.reset();
+    if (origin_) origin_->stop();
+    if (store_) store_->stop();
+    if (names_) names_->stop();
+    const bool answered = !session_ || session_->in_flight().wait_until_none(kPatience);
+    if (!answered) log::error("requests are left that nobody answered: the mount ends without them");
+    if (answered) invalidator_.stop();
+    if (session_) session_->stop();
+    if (nvme_) nvme_->close();
+    return answered;
+}
+
+}  // namespace tierfs

@@ -1,0 +1,80 @@
+// fs/daemon/: the processes of a mount. The launcher (launch.hpp) checks and starts; the supervisor
+// (supervisor.hpp) mounts, holds /dev/fuse and watches; the daemon (this file) serves.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+
+#include "backends/origin.hpp"
+#include "config/memory_plan.hpp"
+#include "config/settings.hpp"
+#include "fs/control/control.hpp"
+#include "fs/daemon/cache_directory.hpp"
+#include "fs/daemon/channel.hpp"
+#include "fs/names/namespace.hpp"
+#include "fs/operations/operations.hpp"
+#include "fs/session/invalidator.hpp"
+#include "fs/session/session.hpp"
+#include "fs/status/status.hpp"
+#include "tiering/index/index.hpp"
+#include "tiering/nvme/nvme_tier.hpp"
+#include "tiering/store.hpp"
+
+namespace tierfs {
+
+/// Owns everything that serves one mount, from the origin up to the session. prepare() before there is a
+/// mount, serve() with its descriptor, stop() once; one thread calls them. Errors name the part and say what
+/// to do.
+class Daemon {
+  public:
+    Daemon(Settings settings, std::filesystem::path scratch, long supervisor_pid);
+    ~Daemon();
+    Daemon(const Daemon&) = delete;
+    Daemon& operator=(const Daemon&) = delete;
+
+    Result<void> prepare();
+    Result<void> serve(FileDescriptor device, const std::string& number);
+
+    /// Readable once the mount is gone.
+    [[nodiscard]] int ended() const { return session_->ended(); }
+    /// Takes a sample of the memory in use; about once a second.
+    void sample_memory();
+
+    /// Ends all parts in the order in which they wait for each other: first the origin, so that nothing waits
+    /// for it. Whether every reader was answered.
+    bool stop();
+
+  private:
+    Result<void> open_index();
+    Result<void> open_nvme();
+    Result<nlohmann::json> command(const std::string& name);
+    StatusInputs status();
+
+    Settings settings_;
+    std::filesystem::path scratch_;
+    long supervisor_pid_;
+    std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+    MemoryPlan plan_;
+    std::atomic<std::uint64_t> memory_peak_{0};
+    LockedFolder cache_folder_, index_folder_;
+    // Each stands on those above it; destroyed from the last to the first.
+    std::unique_ptr<Origin> origin_;
+    std::unique_ptr<Index> index_;
+    std::unique_ptr<NvmeTier> nvme_;
+    std::unique_ptr<Store> store_;
+    Invalidator invalidator_;
+    std::unique_ptr<Namespace> names_;
+    std::unique_ptr<Operations> operations_;
+    std::unique_ptr<Session> session_;
+    std::unique_ptr<ControlServer> control_;
+    bool stopped_ = false;
+};
+
+/// The whole life of the daemon process: prepares, reports over the channel, serves until the mount is gone
+/// or a signal or the supervisor ends it. Returns the exit status.
+int run_daemon(const Settings& settings, const std::filesystem::path& scratch, long supervisor_pid,
+               Channel channel);
+
+}  // namespace tierfs

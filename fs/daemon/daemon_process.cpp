@@ -1,0 +1,145 @@
+// The daemon process: from the fork to its end.
+#include <malloc.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <exception>
+
+#include "config/log.hpp"
+#include "fs/daemon/daemon.hpp"
+#include "fs/daemon/unmount.hpp"
+
+namespace tierfs {
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TIERFS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TIERFS_SANITIZED 1
+#endif
+#endif
+
+// Keeps what malloc holds beyond what is in use small: the memory limit counts it.
+void tune_process() {
+#if !defined(TIERFS_SANITIZED)
+    ::mallopt(M_ARENA_MAX, 2);
+    ::mallopt(M_MMAP_THRESHOLD, 256 << 10);
+    ::mallopt(M_TRIM_THRESHOLD, 1 << 20);
+    pthread_attr_t attributes;
+    ::pthread_attr_init(&attributes);
+    ::pthread_attr_setstacksize(&attributes, 1 << 20);
+    ::pthread_setattr_default_np(&attributes);
+    ::pthread_attr_destroy(&attributes);
+#endif
+    rlimit files{};
+    if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        ::setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+// All threads inherit the mask: signals come through this descriptor only.
+FileDescriptor block_signals() {
+    sigset_t signals;
+    ::sigemptyset(&signals);
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) ::sigaddset(&signals, signal);
+    FileDescriptor descriptor(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+    for (const int signal : {SIGPIPE, SIGUSR1, SIGUSR2, SIGCHLD}) ::sigaddset(&signals, signal);
+    ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);
+    return descriptor;
+}
+
+/// What the daemon's main thread does while others serve.
+class MainLoop {
+  public:
+    MainLoop(Daemon& daemon, Channel& channel, int signals, std::string mountpoint, std::string number)
+        : daemon_(daemon),
+          channel_(channel),
+          signals_(signals),
+          mountpoint_(std::move(mountpoint)),
+          number_(std::move(number)) {}
+
+    /// Returns when the mount is gone from the name space, or must be given up.
+    void run() {
+        while (true) {
+            std::array<pollfd, 3> wanted{pollfd{daemon_.ended(), POLLIN, 0}, pollfd{signals_, POLLIN, 0},
+                                         pollfd{channel_.descriptor(), POLLIN, 0}};
+            const int ready = ::poll(wanted.data(), wanted.size(), 1000);
+            daemon_.sample_memory();
+            if (ready <= 0) continue;
+            if (wanted[0].revents != 0) return;
+            if (wanted[1].revents != 0) asked_to_end();
+            if (wanted[2].revents != 0 && heard_to_finish()) return;
+        }
+    }
+
+  private:
+    void asked_to_end() {
+        signalfd_siginfo signal{};
+        if (::read(signals_, &signal, sizeof(signal)) != sizeof(signal)) return;
+        log::info("signal " + std::to_string(signal.ssi_signo) + ": unmounting " + mountpoint_);
+        channel_.send(Message::Kind::unmount);  // a supervisor that is gone shows on the channel
+    }
+
+    bool heard_to_finish() {
+        const auto message = channel_.receive();
+        if (message) return message->kind == Message::Kind::finish;
+        log::error("the supervisor of " + mountpoint_ + " died: unmounting");
+        const auto done = unmount_with_grace(mountpoint_, number_, std::chrono::seconds(2));
+        if (!done) log::error(done.error().message);
+        return true;
+    }
+
+    Daemon& daemon_;
+    Channel& channel_;
+    int signals_;
+    std::string mountpoint_, number_;
+};
+
+int report_failure(Channel& channel, const std::string& why) {
+    if (!channel.send(Message::Kind::failed, why)) log::error(why);  // else the supervisor tells
+    return 1;
+}
+
+int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int signals) {
+    if (auto prepared = daemon.prepare(); !prepared) return report_failure(channel, prepared.error().message);
+    channel.send(Message::Kind::prepared);
+    auto message = channel.receive();
+    if (!message || message->kind != Message::Kind::mounted) return 1;  // could not be mounted, or given up
+    const std::string number = message->text;
+    if (auto serving = daemon.serve(std::move(message->descriptor), number); !serving) {
+        return report_failure(channel, serving.error().message);
+    }
+    channel.send(Message::Kind::serving);
+    log::info("serving " + settings.source + " on " + settings.mountpoint);
+    MainLoop(daemon, channel, signals, settings.mountpoint, number).run();
+    channel.send(Message::Kind::ending);
+    const bool answered = daemon.stop();
+    log::info("the mount on " + settings.mountpoint + " has ended");
+    log::flush();
+    if (!answered) ::_exit(1);  // threads that still wait hold what destructors would take away
+    return 0;
+}
+
+}  // namespace
+
+int run_daemon(const Settings& settings, const std::filesystem::path& scratch, long supervisor_pid,
+               Channel channel) {
+    const FileDescriptor signals = block_signals();
+    tune_process();
+    try {
+        Daemon daemon(settings, scratch, supervisor_pid);
+        return serve_mount(settings, daemon, channel, signals.get());
+    } catch (const std::exception& error) {
+        return report_failure(channel, std::string("starting failed: ") + error.what());
+    }
+}
+
+}  // namespace tierfs

@@ -1,0 +1,110 @@
+#include "fs/daemon/mount_checks.hpp"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "fs/control/mountinfo.hpp"
+
+namespace tierfs {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string real_path(const std::string& path) {
+    std::error_code error;
+    const auto real = fs::weakly_canonical(path, error);
+    return error ? path : real.string();
+}
+
+Result<void> check_not_mounted(const std::string& mountpoint) {
+    const auto mounts = read_mountinfo();
+    if (!mounts) return fail(mounts.error());
+    const auto found = find_mount(*mounts, mountpoint);
+    if (!found || !found->is_tierfs()) return {};
+    return fail(EBUSY, mountpoint + " is a tierfs mount of " + found->source +
+                           " already: end it first with `tierfs umount " + mountpoint + "`");
+}
+
+Result<void> check_directory(const std::string& mountpoint) {
+    struct stat found {};
+    if (::stat(mountpoint.c_str(), &found) != 0) {
+        if (errno == ENOENT) {
+            return fail(ENOENT, "the mount point " + mountpoint + " does not exist: make it with mkdir -p");
+        }
+        if (errno == ENOTCONN) {
+            return fail(ENOTCONN, "the mount point " + mountpoint +
+                                      " is a dead FUSE mount: end it first with `umount " + mountpoint + "`");
+        }
+        return fail(system_error(errno, "the mount point " + mountpoint));
+    }
+    if (!S_ISDIR(found.st_mode)) return fail(ENOTDIR, "the mount point " + mountpoint + " is no directory");
+    std::error_code error;
+    const fs::directory_iterator first(mountpoint, error);
+    if (!error && first != fs::directory_iterator{}) {
+        return fail(ENOTEMPTY, "the mount point " + mountpoint +
+                                   " is not empty and the mount would hide what is in it: empty it, or mount "
+                                   "on another directory");
+    }
+    return {};
+}
+
+Result<void> check_apart(const std::string& one, const std::string& one_name, const std::string& other,
+                         const std::string& other_name) {
+    if (is_within(one, other)) {
+        return fail(EINVAL, one_name + " (" + one + ") lies inside " + other_name + " (" + other +
+                                "): keep them apart");
+    }
+    if (is_within(other, one)) {
+        return fail(EINVAL, other_name + " (" + other + ") lies inside " + one_name + " (" + one +
+                                "): keep them apart");
+    }
+    return {};
+}
+
+}  // namespace
+
+bool is_within(const std::string& inner, const std::string& outer) {
+    if (inner == outer || outer == "/") return true;
+    return inner.size() > outer.size() && inner.starts_with(outer) && inner[outer.size()] == '/';
+}
+
+std::string source_directory(const std::string& source) {
+    constexpr std::string_view kScheme = "file://";
+    if (source.starts_with(kScheme)) return source.substr(kScheme.size());
+    return source.starts_with('/') ? source : std::string{};
+}
+
+Result<std::string> check_mount(const Settings& settings) {
+    const auto path = resolve_mountpoint(settings.mountpoint);
+    if (!path) return fail(path.error().within("the mount point " + settings.mountpoint));
+    if (auto checked = check_not_mounted(*path); !checked) return fail(checked.error());
+    // No mount of ours is there, so following a link is safe now.
+    const std::string mountpoint = real_path(*path);
+    if (auto checked = check_not_mounted(mountpoint); !checked) return fail(checked.error());
+    if (auto checked = check_directory(mountpoint); !checked) return fail(checked.error());
+
+    const auto directory = source_directory(settings.source);
+    const auto source = directory.empty() ? std::string{} : real_path(directory);
+    if (!source.empty()) {
+        if (auto apart = check_apart(mountpoint, "the mount point", source, "SOURCE"); !apart) {
+            return fail(apart.error());
+        }
+    }
+    for (const auto& [key, value] :
+         {std::pair("nvme.path", settings.nvme_path), std::pair("index.path", settings.index_path)}) {
+        if (value.empty()) continue;
+        const auto cache = real_path(value);
+        if (is_within(cache, mountpoint)) {
+            return fail(EINVAL, std::string(key) + " (" + cache + ") lies beneath the mount point " +
+                                    mountpoint + ", which would hide it: give another directory");
+        }
+        if (source.empty()) continue;
+        if (auto apart = check_apart(cache, key, source, "SOURCE"); !apart) return fail(apart.error());
+    }
+    return mountpoint;
+}
+
+}  // namespace tierfs

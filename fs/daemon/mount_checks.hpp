@@ -1,0 +1,22 @@
+// What is checked before anything is mounted.
+#pragma once
+
+#include <string>
+
+#include "config/result.hpp"
+#include "config/settings.hpp"
+
+namespace tierfs {
+
+/// The mount point exists, is an empty directory and no tierfs mount; a directory as SOURCE lies neither
+/// around nor inside the mount point, nvme.path and index.path (reading the mount would read itself, or the
+/// cache would be part of the dataset). Returns the mount point without links. Errors say what to do.
+Result<std::string> check_mount(const Settings& settings);
+
+/// Whether one path is the other or lies beneath it; both absolute and without links.
+bool is_within(const std::string& inner, const std::string& outer);
+
+/// The directory of a SOURCE that is one ("/dir", "file:///dir"), else empty.
+std::string source_directory(const std::string& source);
+
+}  // namespace tierfs

@@ -1,0 +1,20 @@
+// The supervisor process of a mount.
+#pragma once
+
+#include <filesystem>
+
+#include "config/settings.hpp"
+#include "fs/daemon/channel.hpp"
+
+namespace tierfs {
+
+/// Forks the daemon, mounts when it is prepared, hands it /dev/fuse and holds that descriptor too, so that a
+/// new daemon could take the connection over. When the daemon dies without having been asked to, it closes
+/// the descriptor and takes the mount away, so that readers get ENOTCONN at once and do not hang.
+///
+/// Runs in the calling process, which must have no threads (it forks), until the mount has ended. Tells the
+/// launcher over `launcher` what became of the start; without one (foreground) failures go to standard error.
+/// Returns the exit status: 0 after a clean end, 1 otherwise.
+int run_supervisor(const Settings& settings, Channel launcher);
+
+}  // namespace tierfs

@@ -1,0 +1,154 @@
+#include "fs/daemon/unmount.hpp"
+
+#define FUSE_USE_VERSION 314
+#include <fcntl.h>
+#include <fuse3/fuse_log.h>
+#include <fuse3/fuse_lowlevel.h>
+#include <spawn.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "fs/control/mountinfo.hpp"
+
+namespace tierfs {
+
+namespace {
+
+// libfuse's log function has no user pointer. Written before there are threads, and read right after.
+std::string& libfuse_words() {
+    static std::string words;
+    return words;
+}
+
+void keep_words(fuse_log_level /*level*/, const char* format, va_list arguments) {
+    std::array<char, 512> line{};
+    std::vsnprintf(line.data(), line.size(), format, arguments);  // NOLINT: libfuse's own format
+    libfuse_words() += line.data();
+}
+
+std::string escaped(const std::string& value) {
+    std::string out;
+    for (const char letter : value) {
+        if (letter == ',' || letter == '\\') out += '\\';
+        out += letter;
+    }
+    return out;
+}
+
+Result<std::string> device_of(const std::string& mountpoint) {
+    const auto mounts = read_mountinfo();
+    if (!mounts) return fail(mounts.error());
+    const auto found = find_mount(*mounts, mountpoint);
+    if (!found || !found->is_tierfs()) return fail(EIO, mountpoint + " was unmounted again at once");
+    return found->device();
+}
+
+Result<void> run_fusermount(const std::string& mountpoint, bool lazy) {
+    std::string program = "fusermount3";
+    std::string flags = lazy ? "-uz" : "-u";
+    std::string quiet = "-q";
+    std::string end = "--";
+    std::string path = mountpoint;
+    std::array<char*, 6> arguments{program.data(), flags.data(), quiet.data(),
+                                   end.data(),     path.data(),  nullptr};
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    for (const int descriptor : {0, 1, 2}) {
+        ::posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_RDWR, 0);
+    }
+    pid_t child = -1;
+    const int code = ::posix_spawnp(&child, program.c_str(), &actions, nullptr, arguments.data(), environ);
+    ::posix_spawn_file_actions_destroy(&actions);
+    if (code != 0) return fail(system_error(code, "fusermount3 could not be started"));
+    int status = 0;
+    while (::waitpid(child, &status, 0) < 0) {
+        if (errno != EINTR) return fail(system_error(errno, "fusermount3"));
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+    return fail(EBUSY, "fusermount3 could not unmount " + mountpoint);
+}
+
+bool still_mounted(const std::string& mountpoint, const std::string& device) {
+    const auto mounts = read_mountinfo();
+    if (!mounts) return true;
+    const auto found = find_mount(*mounts, mountpoint);
+    return found && found->device() == device;
+}
+
+}  // namespace
+
+std::string mount_options(const Settings& settings) {
+    std::string options = settings.read_only ? "ro" : "rw";
+    options += settings.allow_suid ? ",dev,suid" : ",nodev,nosuid";
+    // Modes and owners of the origin are enforced, also when only the one who mounted may come in.
+    options += ",default_permissions,subtype=tierfs,fsname=" + escaped(settings.source);
+    if (settings.allow_other) options += ",allow_other";
+    return options;
+}
+
+Result<FuseMount> mount_fuse(const Settings& settings) {
+    std::array<std::string, 3> words{"tierfs", "-o", mount_options(settings)};
+    std::array<char*, 4> arguments{words[0].data(), words[1].data(), words[2].data(), nullptr};
+    fuse_args args = FUSE_ARGS_INIT(3, arguments.data());
+    const fuse_lowlevel_ops none{};
+    libfuse_words().clear();
+    ::fuse_set_log_func(keep_words);
+    fuse_session* session = ::fuse_session_new(&args, &none, sizeof(none), nullptr);
+    const bool mounted =
+        session != nullptr && ::fuse_session_mount(session, settings.mountpoint.c_str()) == 0;
+    ::fuse_set_log_func(nullptr);
+    ::fuse_opt_free_args(&args);
+    if (!mounted) {
+        auto why = libfuse_words();
+        while (!why.empty() && why.back() == '\n') why.pop_back();
+        if (session != nullptr) ::fuse_session_destroy(session);
+        return fail(EIO,
+                    settings.mountpoint + " could not be mounted: " + (why.empty() ? "libfuse failed" : why));
+    }
+    FuseMount mount;
+    // The session is only a handle here: the daemon makes its own. Destroying it would close the descriptor.
+    mount.device.reset(::fcntl(::fuse_session_fd(session), F_DUPFD_CLOEXEC, 3));
+    ::fuse_session_destroy(session);
+    if (!mount.device) return fail(system_error(errno, "/dev/fuse"));
+    auto number = device_of(settings.mountpoint);
+    if (!number) return fail(number.error());
+    mount.number = *number;
+    return mount;
+}
+
+Result<void> unmount_fuse(const std::string& mountpoint, const std::string& device, bool lazy) {
+    if (!still_mounted(mountpoint, device)) return {};
+    const int flags = UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0);
+    if (::umount2(mountpoint.c_str(), flags) == 0) return {};
+    const int code = errno;
+    if (code == EPERM) return run_fusermount(mountpoint, lazy);
+    if (!still_mounted(mountpoint, device)) return {};
+    return fail(system_error(code, "unmounting " + mountpoint));
+}
+
+Result<void> unmount_with_grace(const std::string& mountpoint, const std::string& device,
+                                std::chrono::milliseconds grace) {
+    const auto deadline = std::chrono::steady_clock::now() + grace;
+    while (true) {
+        auto done = unmount_fuse(mountpoint, device, false);
+        if (done || done.error().code != EBUSY) return done;
+        if (std::chrono::steady_clock::now() >= deadline) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return unmount_fuse(mountpoint, device, true);
+}
+
+void set_read_ahead(const std::string& device, unsigned kibibytes) {
+    std::ofstream("/sys/class/bdi/" + device + "/read_ahead_kb") << kibibytes << "\n";
+}
+
+}  // namespace tierfs

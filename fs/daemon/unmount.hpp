@@ -1,0 +1,38 @@
+// Mounting and unmounting of a FUSE mount, as root or through fusermount3.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "backends/disk/file_descriptor.hpp"
+#include "config/result.hpp"
+#include "config/settings.hpp"
+
+namespace tierfs {
+
+/// A mount that was made: its /dev/fuse descriptor and its device ("0:52").
+struct FuseMount {
+    FileDescriptor device;
+    std::string number;
+};
+
+/// Mounts settings.source on settings.mountpoint (type fuse.tierfs), through fusermount3 where mount(2) is
+/// not allowed. Must be called before there are threads (libfuse forks). Errors: what libfuse said.
+Result<FuseMount> mount_fuse(const Settings& settings);
+
+/// The mount options of settings, as libfuse takes them after -o.
+std::string mount_options(const Settings& settings);
+
+/// Unmounts `mountpoint` if the mount on top of it is the one with that device number ("0:52"); it no longer
+/// being there is success. EBUSY unless `lazy`, which takes it out of the name space at once. Never blocks on
+/// the mount. Starts fusermount3 (posix_spawn: safe with threads) when umount2 is not allowed.
+Result<void> unmount_fuse(const std::string& mountpoint, const std::string& device, bool lazy);
+
+/// Tries for that long to unmount as usual, then lazily.
+Result<void> unmount_with_grace(const std::string& mountpoint, const std::string& device,
+                                std::chrono::milliseconds grace);
+
+/// Sets the largest read-ahead of the mount, in KiB; best effort (root only).
+void set_read_ahead(const std::string& device, unsigned kibibytes);
+
+}  // namespace tierfs

@@ -1,0 +1,37 @@
+// Reads directories out of the index, listing them first where that is due. fs/names only.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "fs/names/asker.hpp"
+#include "fs/names/lister.hpp"
+#include "fs/names/node_table.hpp"
+
+namespace tierfs {
+
+/// Cookies: 1 ".", 2 "..", else the node id of the entry: its record says the name to go on after, also when
+/// the name has vanished or leads elsewhere since. Thread-safe.
+class DirectoryReader {
+  public:
+    using Items = std::vector<DirectoryItem>;
+
+    DirectoryReader(NodeTable& table, const Freshness& freshness, Asker& asker, Lister& lister)
+        : table_(table), freshness_(freshness), asker_(asker), lister_(lister) {}
+
+    /// `directory` is one.
+    void read(NodeId directory, std::uint64_t after, std::size_t limit,
+              std::function<void(Result<Items>)> done);
+
+  private:
+    Result<Items> serve(NodeId directory, std::uint64_t after, std::size_t limit);
+    Result<DirectoryItem> dot(NodeId node, const char* name, std::uint64_t cookie);
+    Result<void> append_names(NodeId directory, const std::string& after, std::size_t limit, Items& items);
+
+    NodeTable& table_;
+    const Freshness& freshness_;
+    Asker& asker_;
+    Lister& lister_;
+};
+
+}  // namespace tierfs

@@ -1,0 +1,21 @@
+// Namespace::open with what tests turn: the clock and the number of workers. fs/names and its tests only.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "fs/names/namespace.hpp"
+
+namespace tierfs {
+
+struct NamespaceOptions {
+    std::chrono::milliseconds ttl{60000};
+    std::uint64_t memory = 16 << 20;  ///< of all caches together, bytes
+    unsigned workers = 8;
+    std::function<std::int64_t()> now;  ///< CLOCK_REALTIME, nanoseconds; empty: the system's
+};
+
+Result<std::unique_ptr<Namespace>> open_namespace(const NamespaceOptions& options, Index& index,
+                                                  Origin& origin, InvalidationSink& sink);
+
+}  // namespace tierfs

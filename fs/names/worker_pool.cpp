@@ -1,0 +1,63 @@
+#include "fs/names/worker_pool.hpp"
+
+#include <utility>
+
+namespace tierfs {
+
+WorkerPool::WorkerPool(unsigned threads) {
+    MutexLock lock(stop_mutex_);
+    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+}
+
+void WorkerPool::post(Job job) {
+    {
+        MutexLock lock(mutex_);
+        if (!stopping_) {
+            jobs_.push_back(std::move(job));
+            work_.notify_one();
+            return;
+        }
+    }
+    job(true);
+}
+
+void WorkerPool::run() {
+    for (;;) {
+        Job job;
+        {
+            MutexLock lock(mutex_);
+            while (jobs_.empty() && !stopping_) lock.wait(work_);
+            if (stopping_) return;
+            job = std::move(jobs_.front());
+            jobs_.pop_front();
+        }
+        job(false);
+    }
+}
+
+void WorkerPool::stop() {
+    std::deque<Job> left;
+    {
+        MutexLock lock(mutex_);
+        stopping_ = true;
+        left.swap(jobs_);
+        work_.notify_all();
+    }
+    for (Job& job : left) job(true);
+    MutexLock lock(stop_mutex_);
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+}
+
+void Turns::take(NodeId directory) {
+    MutexLock lock(mutex_);
+    while (!taken_.insert(directory).second) lock.wait(given_);
+}
+
+void Turns::give(NodeId directory) {
+    MutexLock lock(mutex_);
+    taken_.erase(directory);
+    given_.notify_all();
+}
+
+}  // namespace tierfs

@@ -1,0 +1,65 @@
+// fs/operations/: what each FUSE request does, by kind: attributes.cpp (lookup, getattr, statfs, forget),
+// directories.cpp, read.cpp (open, read, release), links.cpp (readlink, extended attributes), refused.cpp
+// (everything that would write). fs/daemon makes one Operations for a mount.
+#pragma once
+
+#define FUSE_USE_VERSION 314
+#include <fuse3/fuse_lowlevel.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <string>
+
+#include "config/settings.hpp"
+#include "fs/names/namespace.hpp"
+#include "tiering/store.hpp"
+
+namespace tierfs {
+
+/// How the mount answers opens, and why: see `tierfs status`, member "profile".
+struct MountProfile {
+    bool zero_message_opens = true;         ///< ENOSYS to OPEN: the kernel opens files without asking
+    bool zero_message_directories = false;  ///< ENOSYS to OPENDIR: listings stay cached
+    std::string reason;
+
+    static MountProfile choose(const Settings& settings);
+    [[nodiscard]] const char* kind() const { return zero_message_opens ? "small" : "large"; }
+};
+
+/// The answers of one mount. Holds references only: Namespace and Store must outlive it and its requests.
+/// Thread-safe: each request stands alone. A request is answered on the thread that reads it when memory
+/// knows the answer, else on the thread that the Namespace or the Store calls back on.
+class Operations {
+  public:
+    Operations(Namespace& names, Store& store, MountProfile profile, std::uint64_t pack_max_object)
+        : names_(names), store_(store), profile_(std::move(profile)), pack_max_object_(pack_max_object) {}
+
+    /// libfuse's table; its functions expect Session::user_of<Operations>.
+    static const fuse_lowlevel_ops& table();
+
+    [[nodiscard]] Namespace& names() const { return names_; }
+    [[nodiscard]] Store& store() const { return store_; }
+    [[nodiscard]] const MountProfile& profile() const { return profile_; }
+    [[nodiscard]] std::uint64_t pack_max_object() const { return pack_max_object_; }
+
+  private:
+    Namespace& names_;
+    Store& store_;
+    MountProfile profile_;
+    std::uint64_t pack_max_object_;
+};
+
+/// Seconds as libfuse wants them; kForever becomes decades.
+double fuse_seconds(std::chrono::milliseconds duration);
+/// What stat(2) on the mount shows of a node.
+struct stat fuse_attributes(const NodeView& view);
+fuse_entry_param fuse_entry(const NodeView& view);
+
+// Each kind adds its functions to the table.
+void add_attribute_operations(fuse_lowlevel_ops& table);
+void add_directory_operations(fuse_lowlevel_ops& table);
+void add_read_operations(fuse_lowlevel_ops& table);
+void add_link_operations(fuse_lowlevel_ops& table);
+void add_refused_operations(fuse_lowlevel_ops& table);
+
+}  // namespace tierfs

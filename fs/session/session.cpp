@@ -1,0 +1,197 @@
+#include "fs/session/session.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "config/log.hpp"
+
+namespace tierfs {
+
+namespace {
+
+// The largest request: 1 MiB of data and its headers. Only the pages that a request reaches become resident.
+constexpr std::size_t kRequestBuffer = (1 << 20) + (64 << 10);
+constexpr int kWakeSignal = SIGUSR1;
+
+void ignore_wake(int /*signal*/) {}
+
+void install_wake_signal() {
+    struct sigaction action {};
+    action.sa_handler = ignore_wake;  // without SA_RESTART: a blocked read returns EINTR
+    ::sigaction(kWakeSignal, &action, nullptr);
+}
+
+class RequestBuffer {
+  public:
+    RequestBuffer()
+        : memory_(
+              ::mmap(nullptr, kRequestBuffer, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+    ~RequestBuffer() {
+        if (memory_ != MAP_FAILED) ::munmap(memory_, kRequestBuffer);
+    }
+    RequestBuffer(const RequestBuffer&) = delete;
+    RequestBuffer& operator=(const RequestBuffer&) = delete;
+    [[nodiscard]] bool valid() const { return memory_ != MAP_FAILED; }
+    [[nodiscard]] std::span<std::byte> bytes() const {
+        return {static_cast<std::byte*>(memory_), kRequestBuffer};
+    }
+
+  private:
+    void* memory_;
+};
+
+}  // namespace
+
+void InFlight::leave() {
+    if (count_.fetch_sub(1) != 1) return;
+    const MutexLock lock(mutex_);
+    none_.notify_all();
+}
+
+bool InFlight::wait_until_none(std::chrono::milliseconds patience) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    MutexLock lock(mutex_);
+    while (count_.load() != 0) {
+        if (lock.wait_until(none_, deadline) == std::cv_status::timeout) return count_.load() == 0;
+    }
+    return true;
+}
+
+Session::Session(const SessionHandlers& handlers, FileDescriptor ended)
+    : handlers_(handlers), ended_(std::move(ended)) {}
+
+Result<std::unique_ptr<Session>> Session::open(FileDescriptor device, const SessionHandlers& handlers) {
+    FileDescriptor ended(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!ended) return fail(system_error(errno, "eventfd"));
+    std::unique_ptr<Session> session(new Session(handlers, std::move(ended)));
+
+    std::array<char, 7> name{"tierfs"};
+    std::array<char*, 2> arguments{name.data(), nullptr};
+    fuse_args args = FUSE_ARGS_INIT(1, arguments.data());
+    session->session_ =
+        ::fuse_session_new(&args, handlers.operations, sizeof(*handlers.operations), session.get());
+    ::fuse_opt_free_args(&args);
+    if (session->session_ == nullptr) return fail(EIO, "libfuse could not make a session");
+
+    fuse_custom_io io{};
+    io.read = [](int descriptor, void* buffer, size_t size, void* /*user*/) {
+        return ::read(descriptor, buffer, size);
+    };
+    io.writev = [](int descriptor, iovec* vector, int count, void* user) {
+        return static_cast<Session*>(user)->write_reply(descriptor, vector, count);
+    };
+    const int result = ::fuse_session_custom_io(session->session_, &io, device.get());
+    if (result != 0) return fail(system_error(-result, "fuse_session_custom_io"));
+    device.release();  // closed by fuse_session_destroy
+    return session;
+}
+
+Session::~Session() {
+    stop();
+    if (session_ != nullptr) ::fuse_session_destroy(session_);
+}
+
+unsigned Session::default_threads() {
+    return std::clamp(2 * std::thread::hardware_concurrency(), 4U, 16U);
+}
+
+Session& Session::of(fuse_req_t request) {
+    return *static_cast<Session*>(::fuse_req_userdata(request));
+}
+
+Result<void> Session::start(unsigned threads) {
+    install_wake_signal();
+    running_ = threads;
+    try {
+        for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { serve(); });
+    } catch (const std::system_error& error) {
+        running_ = static_cast<unsigned>(threads_.size());
+        stop();
+        return fail(EAGAIN, std::string("threads of the session could not be started: ") + error.what());
+    }
+    return {};
+}
+
+void Session::stop() {
+    stopping_ = true;
+    // A signal that comes between the test of stopping_ and the read is lost: send it until all have gone.
+    while (running_.load() != 0) {
+        for (auto& thread : threads_) ::pthread_kill(thread.native_handle(), kWakeSignal);
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    for (auto& thread : threads_) thread.join();
+    threads_.clear();
+}
+
+void Session::serve() {
+    sigset_t wake;
+    ::sigemptyset(&wake);
+    ::sigaddset(&wake, kWakeSignal);
+    ::pthread_sigmask(SIG_UNBLOCK, &wake, nullptr);
+    {
+        const RequestBuffer buffer;
+        if (!buffer.valid()) log::error("no memory for a request buffer: a thread of the mount ends");
+        while (buffer.valid() && !stopping_.load() && receive(buffer.bytes())) {
+        }
+    }
+    ::pthread_sigmask(SIG_BLOCK, &wake, nullptr);
+    if (!stopping_.load()) {
+        const std::uint64_t one = 1;
+        [[maybe_unused]] const auto written = ::write(ended_.get(), &one, sizeof(one));
+    }
+    running_.fetch_sub(1);
+}
+
+bool Session::receive(std::span<std::byte> buffer) {
+    const ssize_t size = ::read(::fuse_session_fd(session_), buffer.data(), buffer.size());
+    if (size < 0) {
+        if (errno == EINTR || errno == EAGAIN || errno == ENOENT) return true;  // ENOENT: given up meanwhile
+        if (errno != ENODEV && errno != ECONNABORTED) {
+            log::error(system_error(errno, "reading /dev/fuse").message);
+        }
+        return false;
+    }
+    if (static_cast<std::size_t>(size) < sizeof(fuse_in_header)) return true;
+    const auto request = buffer.first(static_cast<std::size_t>(size));
+    if (init_unique_.load(std::memory_order_relaxed) == 0) {
+        if (const auto offer = read_init_offer(request)) {
+            init_offer_ = *offer;
+            init_unique_.store(offer->unique, std::memory_order_release);
+        }
+    }
+    fuse_buf message{};
+    message.mem = request.data();
+    message.size = request.size();
+    ::fuse_session_process_buf(session_, &message);
+    return true;
+}
+
+ssize_t Session::write_reply(int descriptor, iovec* vector, int count) {
+    const auto init = init_unique_.load(std::memory_order_acquire);
+    if (init != 0 && count == 2 && vector[0].iov_len == sizeof(fuse_out_header)) {
+        fuse_out_header header{};
+        std::memcpy(&header, vector[0].iov_base, sizeof(header));
+        if (header.unique == init && header.error == 0 && vector[1].iov_len == sizeof(fuse_init_out)) {
+            return write_init_reply(descriptor, vector);
+        }
+    }
+    return ::writev(descriptor, vector, count);
+}
+
+ssize_t Session::write_init_reply(int descriptor, const iovec* vector) {
+    std::array<std::byte, sizeof(fuse_init_out)> body{};
+    std::memcpy(body.data(), vector[1].iov_base, body.size());
+    patch_init_reply(body, init_offer_);
+    std::array<iovec, 2> patched{vector[0], iovec{body.data(), body.size()}};
+    return ::writev(descriptor, patched.data(), static_cast<int>(patched.size()));
+}
+
+}  // namespace tierfs

@@ -1,0 +1,92 @@
+// fs/session/: the connection with the kernel. Session reads requests from /dev/fuse, Request answers one of
+// them, Invalidator tells the kernel what to forget. fs/operations and fs/daemon use it.
+#pragma once
+
+#define FUSE_USE_VERSION 314
+#include <fuse3/fuse_lowlevel.h>
+#include <sys/uio.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "backends/disk/file_descriptor.hpp"
+#include "config/mutex.hpp"
+#include "config/result.hpp"
+#include "fs/session/init_patch.hpp"
+
+namespace tierfs {
+
+/// Counts requests that the kernel waits for. Thread-safe.
+class InFlight {
+  public:
+    void enter() { count_.fetch_add(1); }
+    void leave();
+    /// True when none is left before the time is over.
+    bool wait_until_none(std::chrono::milliseconds patience);
+    [[nodiscard]] std::uint64_t count() const { return count_.load(); }
+
+  private:
+    std::atomic<std::uint64_t> count_{0};
+    Mutex mutex_;
+    std::condition_variable none_;
+};
+
+/// What a Session hands requests to: libfuse's table of operations and the pointer they get.
+struct SessionHandlers {
+    const fuse_lowlevel_ops* operations = nullptr;
+    void* user = nullptr;  ///< what user_of(request) returns
+};
+
+/// A FUSE session on a /dev/fuse descriptor that somebody else mounted: libfuse speaks the protocol, our own
+/// threads read requests (fuse_session_custom_io). Replies may be sent from any thread.
+///
+/// The threads sleep in a blocking read: its wake-ups are exclusive, those of poll are not. They end when the
+/// mount is gone, which `ended()` tells (an eventfd becomes readable), or by stop(). Units: threads.
+/// Thread-safety: start and stop from one thread. `handlers` must outlive the session.
+class Session {
+  public:
+    static Result<std::unique_ptr<Session>> open(FileDescriptor device, const SessionHandlers& handlers);
+    ~Session();
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+    Result<void> start(unsigned threads);
+    /// Ends the threads; requests that are not answered yet stay valid. Idempotent.
+    void stop();
+
+    [[nodiscard]] int ended() const { return ended_.get(); }
+    [[nodiscard]] fuse_session* raw() const { return session_; }
+    [[nodiscard]] InFlight& in_flight() { return in_flight_; }
+
+    static Session& of(fuse_req_t request);
+    template <typename T>
+    static T& user_of(fuse_req_t request) {
+        return *static_cast<T*>(of(request).handlers_.user);
+    }
+
+    /// max(4, 2 x processors), at most 16.
+    static unsigned default_threads();
+
+  private:
+    Session(const SessionHandlers& handlers, FileDescriptor ended);
+    void serve();
+    bool receive(std::span<std::byte> buffer);
+    ssize_t write_reply(int descriptor, iovec* vector, int count);
+    ssize_t write_init_reply(int descriptor, const iovec* vector);
+
+    SessionHandlers handlers_;
+    fuse_session* session_ = nullptr;
+    FileDescriptor ended_;
+    InFlight in_flight_;
+    std::atomic<bool> stopping_{false};
+    std::atomic<unsigned> running_{0};
+    std::vector<std::thread> threads_;
+    // Written by the one thread that reads FUSE_INIT, before it replies: no other request comes earlier.
+    InitOffer init_offer_;
+    std::atomic<std::uint64_t> init_unique_{0};
+};
+
+}  // namespace tierfs

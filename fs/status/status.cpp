@@ -1,0 +1,179 @@
+#include "fs/status/status.hpp"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "config/units.hpp"
+
+namespace tierfs {
+
+namespace {
+
+using Json = nlohmann::json;
+
+Json tier_json(const char* name, const TierStats& tier, bool present) {
+    return Json{{"name", name},
+                {"limit_bytes", tier.limit_bytes},
+                {"used_bytes", tier.used_bytes},
+                {"hits", tier.hits},
+                {"misses", tier.misses},
+                {"evicted_bytes", tier.evicted_bytes},
+                {"written_bytes", tier.written_bytes},
+                {"state", present ? tier.state : "off"}};
+}
+
+Json tiers_json(const StatusInputs& in) {
+    const bool has_nvme = !in.nvme_path.empty();
+    Json nvme = tier_json("nvme", in.store.nvme, has_nvme);
+    nvme["devices"] = Json::array();
+    if (has_nvme) {
+        nvme["devices"].push_back(Json{{"path", in.nvme_path},
+                                       {"state", in.store.nvme.state},
+                                       {"used_bytes", in.store.nvme.used_bytes},
+                                       {"limit_bytes", in.store.nvme.limit_bytes}});
+    }
+    return Json::array({tier_json("ram", in.store.ram, in.store.ram.limit_bytes != 0), std::move(nvme)});
+}
+
+Json origin_json(const OriginStats& origin) {
+    return Json{{"requests",
+                 {{"get", origin.get},
+                  {"head", origin.head},
+                  {"list", origin.list},
+                  {"put", origin.put},
+                  {"delete", origin.remove},
+                  {"other", origin.other}}},
+                {"bytes_read", origin.bytes_read},
+                {"bytes_written", 0},
+                {"retries", origin.retries},
+                {"throttled", origin.throttled},
+                {"hedged", 0},
+                {"errors", origin.errors}};
+}
+
+Json reads_json(const StoreStats& store) {
+    return Json{{"requests", store.read_requests},
+                {"bytes", store.read_bytes},
+                {"errors", store.read_errors},
+                {"fetched_bytes", store.fetched_bytes},
+                {"prefetched_bytes", store.prefetched_bytes},
+                {"checksum_errors", store.checksum_errors},
+                {"by_tier",
+                 {{"ram", store.ram_bytes},
+                  {"nvme", store.nvme_bytes},
+                  {"shared", 0},
+                  {"origin", store.origin_bytes}}}};
+}
+
+// One entry for the whole mount: rules by dataset come with the policies.
+Json datasets_json(const StatusInputs& in) {
+    return Json::array({Json{{"match", "/**"},
+                             {"configured", "auto"},
+                             {"class", "hot"},
+                             {"reason", "epochs are not recognised in this version: S3-FIFO for all"},
+                             {"frozen", false},
+                             {"objects", in.names.known_nodes},
+                             {"bytes", in.store.ram.used_bytes + in.store.nvme.used_bytes},
+                             {"fill", {{"done_bytes", 0}, {"total_bytes", 0}}}}});
+}
+
+// ---- for people
+
+std::string size_at(const Json& json, const char* pointer) {
+    const auto value = json.value(Json::json_pointer(pointer), std::uint64_t{0});
+    return format_size(value);
+}
+
+std::string count_at(const Json& json, const char* pointer) {
+    return std::to_string(json.value(Json::json_pointer(pointer), std::uint64_t{0}));
+}
+
+std::string text_at(const Json& json, const char* pointer) {
+    return json.value(Json::json_pointer(pointer), std::string{});
+}
+
+std::string padded(std::string text, std::size_t width) {
+    if (text.size() < width) text.append(width - text.size(), ' ');
+    return text;
+}
+
+void line(std::string& out, const std::string& label, const std::string& value) {
+    out += padded(label, 10) + value + "\n";
+}
+
+void tier_lines(std::string& out, const Json& status) {
+    out += "\n" + padded("tier", 10) + padded("state", 10) + padded("used", 12) + padded("limit", 12) +
+           padded("read", 12) + padded("hits", 10) + padded("misses", 10) + "evicted\n";
+    for (const auto& tier : status.value("tiers", Json::array())) {
+        const auto name = text_at(tier, "/name");
+        out += padded(name, 10) + padded(text_at(tier, "/state"), 10) +
+               padded(size_at(tier, "/used_bytes"), 12) + padded(size_at(tier, "/limit_bytes"), 12) +
+               padded(size_at(status, ("/reads/by_tier/" + name).c_str()), 12) +
+               padded(count_at(tier, "/hits"), 10) + padded(count_at(tier, "/misses"), 10) +
+               size_at(tier, "/evicted_bytes") + "\n";
+    }
+    out += padded("origin", 44) + size_at(status, "/reads/by_tier/origin") + "\n";
+}
+
+}  // namespace
+
+Json status_json(const StatusInputs& in) {
+    Json hidden = Json::array();
+    for (const auto& [reason, count] : in.names.hidden) {
+        hidden.push_back(Json{{"reason", reason}, {"count", count}});
+    }
+    return Json{
+        {"version", in.version},
+        {"pid", in.pid},
+        {"supervisor_pid", in.supervisor_pid},
+        {"mountpoint", in.mountpoint},
+        {"source", in.source},
+        {"read_only", in.read_only},
+        {"uptime_s", in.uptime_s},
+        {"profile", {{"kind", in.profile.kind()}, {"reason", in.profile.reason}}},
+        {"transport", {{"kind", "dev"}, {"reason", ""}}},
+        {"passthrough",
+         {{"enabled", false}, {"reason", "not in this version"}, {"opens", 0}, {"open_files", 0}}},
+        {"reads", reads_json(in.store)},
+        {"writes",
+         {{"requests", 0}, {"bytes", 0}, {"errors", 0}, {"dirty_bytes", 0}, {"oldest_dirty_s", 0.0}}},
+        {"origin", origin_json(in.origin)},
+        {"tiers", tiers_json(in)},
+        {"memory",
+         {{"limit_bytes", in.memory_limit},
+          {"used_bytes", in.memory_used},
+          {"peak_bytes", in.memory_peak},
+          {"rss_bytes", in.memory_rss}}},
+        {"datasets", datasets_json(in)},
+        {"hidden_keys", std::move(hidden)},
+    };
+}
+
+std::string status_text(const Json& status) {
+    std::string out;
+    line(out, "mount", text_at(status, "/mountpoint") + " (" + text_at(status, "/source") + ")");
+    char numbers[96];
+    std::snprintf(numbers, sizeof(numbers), "%lld (supervisor %lld), up %.0f s",
+                  static_cast<long long>(status.value("pid", 0LL)),
+                  static_cast<long long>(status.value("supervisor_pid", 0LL)), status.value("uptime_s", 0.0));
+    line(out, "daemon", numbers);
+    line(out, "profile", text_at(status, "/profile/kind") + ": " + text_at(status, "/profile/reason"));
+    line(out, "memory",
+         size_at(status, "/memory/used_bytes") + " of " + size_at(status, "/memory/limit_bytes") + ", peak " +
+             size_at(status, "/memory/peak_bytes"));
+    line(out, "reads",
+         count_at(status, "/reads/requests") + " requests, " + size_at(status, "/reads/bytes") + ", " +
+             count_at(status, "/reads/errors") + " errors");
+    line(out, "origin",
+         count_at(status, "/origin/requests/get") + " get, " + count_at(status, "/origin/requests/head") +
+             " head, " + count_at(status, "/origin/requests/list") + " list; " +
+             size_at(status, "/origin/bytes_read") + " read, " + count_at(status, "/origin/retries") +
+             " retries, " + count_at(status, "/origin/errors") + " errors");
+    tier_lines(out, status);
+    for (const auto& hidden : status.value("hidden_keys", Json::array())) {
+        line(out, "hidden", count_at(hidden, "/count") + " keys: " + text_at(hidden, "/reason"));
+    }
+    return out;
+}
+
+}  // namespace tierfs

@@ -1,0 +1,37 @@
+// fs/status/: what `tierfs status` says. fs/daemon gathers, fs/commands prints.
+#pragma once
+
+#include <chrono>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "backends/origin.hpp"
+#include "config/settings.hpp"
+#include "fs/names/namespace.hpp"
+#include "fs/operations/operations.hpp"
+#include "tiering/store.hpp"
+
+namespace tierfs {
+
+/// Everything that the status of a mount is made of, at one moment. Plain value; bytes, seconds.
+struct StatusInputs {
+    std::string version, mountpoint, source;
+    long pid = 0, supervisor_pid = 0;
+    bool read_only = true;
+    double uptime_s = 0;
+    MountProfile profile;
+    std::string nvme_path;  ///< empty: no NVMe tier
+    StoreStats store;
+    OriginStats origin;
+    NamespaceStats names;
+    std::uint64_t memory_limit = 0, memory_used = 0, memory_peak = 0, memory_rss = 0;
+};
+
+/// The JSON object of `tierfs status --json`. Members are promised: none is ever renamed.
+nlohmann::json status_json(const StatusInputs& inputs);
+
+/// The same for people: a compact table made from that JSON (which may come from another version: what is
+/// missing is left out).
+std::string status_text(const nlohmann::json& status);
+
+}  // namespace tierfs

@@ -1,0 +1,194 @@
+"""Mount: one tierfs mount from start to the proof that nothing of it is left."""
+
+import json
+import os
+import re
+import signal
+import time
+import uuid
+from pathlib import Path
+
+from . import processes
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+BINARY = os.environ.get("TIERFS_BINARY", str(REPOSITORY / "build/dev/tierfs"))
+SOCKETS = Path("/run/tierfs")
+
+START_LIMIT = 45  # seconds; an origin that does not answer may use up origin.deadline first
+STOP_LIMIT = 30
+
+
+def mountinfo(path):
+    """The line of /proc/self/mountinfo of what is mounted at the path (topmost), as a dict, or None. Never asks the
+    mount itself, which may hang."""
+    wanted = os.path.abspath(os.fsdecode(path))
+    found = None
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
+        for line in lines:
+            left, _, right = line.rstrip("\n").partition(" - ")
+            fields, kinds = left.split(" "), right.split(" ")
+            where = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), fields[4])
+            if where == wanted:
+                found = {"device": fields[2], "options": fields[5].split(","), "type": kinds[0],
+                         "source": kinds[1], "super_options": kinds[2].split(",")}
+    return found
+
+
+def environment(folder, marker, extra=None):
+    """The test's environment for a daemon: nobody's credentials or proxies, sanitizers that report into the folder."""
+    env = {name: value for name, value in os.environ.items()
+           if not name.startswith(("AWS_", "TIERFS_")) and not name.lower().endswith("_proxy")}
+    report = f"log_path={folder}/sanitizer"
+    env.update({
+        "HOME": str(folder), "TMPDIR": str(folder), "AWS_EC2_METADATA_DISABLED": "true", "TIERFS_TEST_MARKER": marker,
+        "ASAN_OPTIONS": f"abort_on_error=1:detect_leaks=1:detect_stack_use_after_return=1:disable_coredump=1:{report}",
+        "UBSAN_OPTIONS": f"print_stacktrace=1:halt_on_error=1:abort_on_error=1:{report}",
+        "LSAN_OPTIONS": report,
+        # Debian's libraries are not instrumented: without the first option RocksDB gives false reports.
+        "TSAN_OPTIONS": f"ignore_noninstrumented_modules=1:halt_on_error=0:second_deadlock_stack=1:{report}",
+    })
+    env.update(extra or {})
+    return env
+
+
+class Mount:
+    """tierfs SOURCE MOUNTPOINT -o OPTIONS, to be used in a with statement or through the `mount` fixture.
+
+    folder: where this mount's own things go (mount point, home, log, sanitizer reports). options: a dict of -o keys;
+    a value of None is a flag (ro); the key "" is not used. env: more environment."""
+
+    def __init__(self, source, options=None, folder=None, mountpoint=None, env=None):
+        self.source = str(source)
+        self.marker = f"tierfs-test-{uuid.uuid4().hex}"
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.path = Path(mountpoint) if mountpoint else self.folder / "mnt"
+        self.log = self.folder / "tierfs.log"
+        self.options = {"log.file": str(self.log), "log.level": "debug", "memory.limit": "256M", **(options or {})}
+        self.env = environment(self.folder, self.marker, env)
+        self.place = None  # the mount point without symbolic links, found before anything is mounted there
+        self.device = None
+        self.killed = False
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def command(self):
+        words = [key if value is None else f"{key}={value}" for key, value in self.options.items()]
+        return [BINARY, self.source, str(self.path)] + (["-o", ",".join(words)] if words else [])
+
+    def attempt(self, command=None, timeout=START_LIMIT):
+        """Runs the command that mounts and returns how it ended."""
+        self.path.mkdir(exist_ok=True)
+        self.place = self.place or self.path.resolve()
+        return processes.run(command or self.command(), timeout=timeout, env=self.env, suspects=self.processes)
+
+    def start(self, command=None):
+        finished = self.attempt(command)
+        assert finished.returncode == 0, f"did not mount: {finished}\n{self.log_tail()}"
+        info = mountinfo(self.place)
+        assert info and info["type"] == "fuse.tierfs", f"returned 0 but is not mounted: {info}\n{self.log_tail()}"
+        self.device = info["device"]
+        return self
+
+    def refuse(self, status=1, timeout=START_LIMIT):
+        """The mount must fail with this exit status and leave nothing; returns what it said, in lower case."""
+        finished = self.attempt(timeout=timeout)
+        assert finished.returncode == status, f"{finished}\n{self.log_tail()}"
+        assert not self.mounted(), "failed, but left a mount"
+        self.expect_gone()
+        said = (finished.out + finished.err).strip()
+        assert said, "failed without a word"
+        return said.lower()
+
+    def umount(self):
+        """`tierfs umount`, as a user does it."""
+        processes.check([BINARY, "umount", self.path], timeout=STOP_LIMIT, env=self.env, suspects=self.processes)
+        assert not self.mounted(), "umount returned 0 but the mount is still there"
+        self.expect_gone()
+
+    def mounted(self):
+        info = mountinfo(self.place or self.path)
+        return bool(info and info["type"] == "fuse.tierfs")
+
+    def kill_hard(self):
+        """kill -9 of everything that serves the mount, as a crash of the node's memory would; then detaches the dead
+        mount. The supervisor goes first, so that it starts no new daemon."""
+        status = self.status()
+        processes.kill([pid for pid in (status.get("supervisor_pid"), status["pid"]) if pid])
+        processes.kill(self.processes())
+        processes.wait_until(lambda: not self.processes(), what="killed processes gone")
+        self.killed = True
+        if self.mounted():
+            processes.check(["umount", "-l", self.path], timeout=STOP_LIMIT)
+
+    def processes(self):
+        return processes.with_marker(self.marker)
+
+    def expect_gone(self):
+        """No process and no control socket of this mount is left."""
+        end = time.monotonic() + STOP_LIMIT * processes.SLOWNESS
+        while self.processes() and time.monotonic() < end:
+            time.sleep(0.02)
+        left = self.processes()
+        assert not left, f"processes left after the mount ended:\n{processes.describe(left)}\n{self.log_tail()}"
+        if self.device and not self.killed:
+            socket = SOCKETS / f"{self.device}.sock"
+            assert not socket.exists(), f"control socket left behind: {socket}"
+
+    def close(self):
+        """Unmounts whatever happened; then tells what was wrong: a hang, something left, a sanitizer's report."""
+        problems = []
+        if self.mounted():
+            try:
+                self.umount()
+            except AssertionError as error:
+                problems.append(str(error))
+                processes.kill(self.processes())
+                while self.mounted() and processes.run(["umount", "-l", self.path]).returncode == 0:
+                    pass
+        left = self.processes()
+        if left:
+            problems.append("processes left:\n" + processes.describe(left))
+            processes.kill(left)
+        problems += self.sanitizer_reports()
+        if problems:
+            raise AssertionError("\n".join(problems) + "\n" + self.log_tail())
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, kind, error, trace):
+        self.close()
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def status(self):
+        finished = processes.check([BINARY, "status", self.path, "--json"], env=self.env, suspects=self.processes)
+        return json.loads(finished.out)
+
+    def requests(self, kinds=("get", "head", "list", "put", "delete", "other")):
+        """Number of origin requests since the mount started."""
+        counts = self.status()["origin"]["requests"]
+        return sum(counts[kind] for kind in kinds)
+
+    def tier(self, name):
+        return next(tier for tier in self.status()["tiers"] if tier["name"] == name)
+
+    def log_tail(self, lines=60):
+        try:
+            text = self.log.read_text(errors="replace").splitlines()
+        except OSError:
+            return f"(no log in {self.log})"
+        return "\n".join(["--- end of " + str(self.log)] + text[-lines:])
+
+    def sanitizer_reports(self):
+        reports = []
+        for path in sorted(self.folder.glob("sanitizer*")):
+            text = path.read_text(errors="replace")
+            if text.strip():
+                reports.append(f"--- sanitizer report {path}\n" + "\n".join(text.splitlines()[:150]))
+        return reports
+
+    def terminate(self):
+        """SIGTERM to the daemon, as a service manager stops it."""
+        os.kill(self.status()["pid"], signal.SIGTERM)

@@ -1,0 +1,59 @@
+"""Small disks for caches: tmpfs, and XFS in an image file on a loop device. Detached whatever happens."""
+
+from . import processes
+from .daemon import mountinfo
+
+
+class Disk:
+    """Something mounted at .path. A context manager; close() detaches it and everything mounted on top."""
+
+    def __init__(self, folder):
+        self.path = folder / "disk"
+        self.path.mkdir(parents=True)
+
+    def close(self):
+        if mountinfo(self.path) and processes.run(["umount", self.path]).returncode != 0:
+            processes.check(["umount", "-l", self.path])
+
+    def remount(self, options):
+        processes.check(["mount", "-o", f"remount,{options}", self.path])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.close()
+
+
+class Tmpfs(Disk):
+    def __init__(self, folder, size="64M"):
+        super().__init__(folder)
+        processes.check(["mount", "-t", "tmpfs", "-o", f"size={size},mode=0755", "tierfs-test", self.path])
+
+
+class Xfs(Disk):
+    """size: bytes of the sparse image; mkfs.xfs wants 300 MiB or more."""
+
+    def __init__(self, folder, size=320 << 20):
+        super().__init__(folder)
+        self.loop = None
+        image = folder / "disk.img"
+        with open(image, "wb") as handle:
+            handle.truncate(size)
+        processes.check(["mkfs.xfs", "-q", "-f", image])
+        self.loop = processes.check(["losetup", "--find", "--show", image]).out.strip()
+        try:
+            processes.check(["mount", "-t", "xfs", "-o", "nouuid", self.loop, self.path])
+        except AssertionError:
+            self.close()
+            raise
+
+    def shut_down(self):
+        """From now on every access fails with EIO, as when a device disappears."""
+        processes.check(["xfs_io", "-x", "-c", "shutdown", self.path])
+
+    def close(self):
+        super().close()
+        if self.loop:
+            processes.check(["losetup", "--detach", self.loop])
+            self.loop = None

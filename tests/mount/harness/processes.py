@@ -1,0 +1,124 @@
+"""Running commands with a limit, finding processes of a test, and showing what a hanging one waits for."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+# How much slower than the release build the daemon under test is: every limit is multiplied by it.
+SLOWNESS = float(os.environ.get("TIERFS_TEST_SLOWNESS", "1"))
+
+
+class Finished:
+    """What a command left: status, standard output, standard error."""
+
+    def __init__(self, command, returncode, out, err):
+        self.command, self.returncode, self.out, self.err = command, returncode, out, err
+
+    def __repr__(self):
+        return f"{self.command} -> {self.returncode}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+def run(command, timeout=30, env=None, cwd=None, suspects=None):
+    """Runs a command to its end. Output goes through files, not pipes: a daemon that keeps them open must not hold us
+    up. When the limit passes, shows what `suspects()` (process ids) wait for and fails."""
+    command = [str(part) for part in command]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env, cwd=cwd, start_new_session=True)
+        try:
+            process.wait(timeout * SLOWNESS)
+        except subprocess.TimeoutExpired:
+            waits = describe([process.pid] + list(suspects() if suspects else []))
+            os.killpg(process.pid, signal.SIGKILL)
+            raise AssertionError(f"no end after {timeout * SLOWNESS:g} s: {command}\n{waits}") from None
+        texts = []
+        for stream in (out, err):
+            stream.seek(0)
+            texts.append(stream.read().decode(errors="replace"))
+    return Finished(command, process.returncode, *texts)
+
+
+def check(command, **options):
+    """run(), and the status must be 0."""
+    finished = run(command, **options)
+    assert finished.returncode == 0, finished
+    return finished
+
+
+def wait_until(condition, timeout=20, what="condition", interval=0.05):
+    """Waits for condition() to be true; returns its value."""
+    end = time.monotonic() + timeout * SLOWNESS
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {timeout * SLOWNESS:g} s: {what}")
+        time.sleep(interval)
+
+
+def _read(path):
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
+def alive(pid):
+    """Whether the process is there and not a zombie."""
+    state = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return bool(state) and state[0] not in (b"Z", b"X")
+
+
+def with_marker(marker):
+    """Ids of living processes that have the text in their environment or command line."""
+    marker = marker.encode()
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        if marker in _read(f"/proc/{entry}/environ") or marker in _read(f"/proc/{entry}/cmdline"):
+            if alive(int(entry)):
+                found.append(int(entry))
+    return found
+
+
+def kill(pids, signum=signal.SIGKILL):
+    for pid in pids:
+        try:
+            os.kill(pid, signum)
+        except ProcessLookupError:
+            pass
+
+
+def describe(pids):
+    """What each thread of the processes waits for: name, state, kernel function, kernel stack."""
+    lines = []
+    for pid in pids:
+        command = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace")
+        lines.append(f"process {pid}: {command}")
+        try:
+            threads = sorted(os.listdir(f"/proc/{pid}/task"), key=int)
+        except OSError:
+            continue
+        for thread in threads:
+            base = f"/proc/{pid}/task/{thread}"
+            state = _read(f"{base}/stat").rpartition(b")")[2].split()[:1]
+            lines.append(f"  thread {thread} {_read(base + '/comm').decode(errors='replace').strip()} "
+                         f"{b''.join(state).decode()} wchan {_read(base + '/wchan').decode()} "
+                         f"syscall {_read(base + '/syscall').decode().split(' ')[0].strip()}")
+            lines += ["    " + line for line in _read(base + "/stack").decode(errors="replace").splitlines()[:12]]
+    return "\n".join(lines)
+
+
+def memory_of(pid):
+    """Bytes that count against memory.limit: RssAnon + RssShmem + HugetlbPages; 0 when the process is gone."""
+    total = 0
+    for line in _read(f"/proc/{pid}/status").decode().splitlines():
+        name, _, value = line.partition(":")
+        if name in ("RssAnon", "RssShmem", "HugetlbPages"):
+            total += int(value.split()[0]) * 1024
+    return total

@@ -1,0 +1,305 @@
+"""The NVMe tier: what was read once is there after a remount, a crash, a damaged or a full disk, and within its limit."""
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import data, processes
+
+pytestmark = pytest.mark.release
+
+COUNT = 300
+
+
+def dataset(origin):
+    """Small files for the extents and a few large ones that get backing files."""
+    files = data.make_files(origin, COUNT, 20_000)
+    for number in range(3):
+        name = f"large/{number}"
+        files[name] = data.write(origin / name, data.content(name, (5 << 20) + number))
+    return files
+
+
+def settled(m):
+    """Waits until the tier writes no more."""
+    last = [-1, time.monotonic()]
+
+    def quiet():
+        written = m.tier("nvme")["written_bytes"]
+        if written != last[0]:
+            last[:] = [written, time.monotonic()]
+        return time.monotonic() - last[1] > 1.0
+    processes.wait_until(quiet, timeout=30, what="the NVMe tier settles", interval=0.2)
+
+
+def filled(origin, mount, cache):
+    """A cache that holds the whole dataset, unmounted; returns the dataset."""
+    files = dataset(origin)
+    m = mount(origin, cache)
+    data.expect_files(m.path, files)
+    settled(m)
+    assert m.tier("nvme")["written_bytes"] >= sum(map(len, files.values())) * 0.9
+    m.umount()
+    return files
+
+
+@pytest.mark.tsan
+def test_remount_needs_no_origin(origin, mount, cache):
+    files = filled(origin, mount, cache)
+    m = mount(origin, {**cache, "ram.limit": "0"})
+    data.expect_files(m.path, files)
+    status = m.status()
+    assert status["origin"]["requests"]["get"] == 0 and status["origin"]["bytes_read"] == 0
+    assert status["reads"]["by_tier"]["origin"] == 0
+    assert status["reads"]["errors"] == 0
+
+
+def test_second_epoch_needs_no_origin(origin, mount, cache):
+    files = dataset(origin)
+    m = mount(origin, {**cache, "metadata.ttl": "1h"})
+    data.expect_files(m.path, files)
+    settled(m)
+    before = m.requests()
+    order = list(files)
+    random.Random(2).shuffle(order)
+    for name in order:
+        data.expect_same(data.read_cold(m.path / name), files[name], name)
+    assert m.requests() == before
+
+
+@pytest.mark.tsan
+def test_killed_in_mid_epoch(origin, mount, cache):
+    files = dataset(origin)
+    m = mount(origin, cache)
+    for name in list(files)[:COUNT // 2]:
+        data.expect_same(data.read_cold(m.path / name), files[name], name)
+    m.kill_hard()
+    for _ in range(2):  # also after a second start, on whatever the first one made of it
+        m = mount(origin, cache)
+        data.expect_files(m.path, files)
+        assert m.status()["reads"]["errors"] == 0
+        m.kill_hard()
+
+
+def test_killed_while_reading(origin, mount, cache):
+    files = dataset(origin)
+    m = mount(origin, cache)
+    script = f"cd '{m.path}' && find . -type f | xargs cat >/dev/null"
+    reader = processes.subprocess.Popen(["bash", "-c", script], stdout=processes.subprocess.DEVNULL,
+                                        stderr=processes.subprocess.DEVNULL)
+    try:
+        processes.wait_until(lambda: m.status()["reads"]["requests"] > 50 or reader.poll() is not None,
+                             what="reads have begun", interval=0.01)
+        m.kill_hard()
+        assert reader.wait(30 * processes.SLOWNESS) is not None
+    finally:
+        reader.kill()
+        reader.wait()
+    m = mount(origin, cache)
+    data.expect_files(m.path, files)
+
+
+def damaged_files(cache, kind):
+    root = Path(cache["nvme.path"])
+    return [path for path in root.rglob("*") if path.is_file() and path.stat().st_size and kind(path)]
+
+
+def in_folder(name):
+    return lambda path: name in [parent.name for parent in path.parents]
+
+
+def flip(path, step=4096):
+    """One wrong byte in each `step`, at places that chance picks the same way each time."""
+    chance = random.Random(path.name)
+    with open(path, "r+b") as handle:
+        for base in range(0, path.stat().st_size, step):
+            place = min(base + chance.randrange(step), path.stat().st_size - 1)
+            handle.seek(place)
+            byte = handle.read(1)
+            handle.seek(place)
+            handle.write(bytes([byte[0] ^ 0x40]))
+
+
+def test_flipped_bytes_in_extents(origin, mount, cache):
+    files = filled(origin, mount, cache)
+    extents = damaged_files(cache, in_folder("extents"))
+    assert extents, "the cache has no extents"
+    for path in extents:
+        flip(path)
+    data.drop_caches(1)
+    m = mount(origin, {**cache, "ram.limit": "0"})
+    data.expect_files(m.path, files)
+    assert m.status()["reads"]["errors"] == 0
+
+
+def test_flipped_bytes_in_backing_files(origin, mount, cache):
+    files = filled(origin, mount, cache)
+    backing = damaged_files(cache, in_folder("files"))
+    assert backing, "the cache has no backing files"
+    for path in backing:
+        flip(path, 65536)
+    data.drop_caches(1)
+    m = mount(origin, {**cache, "ram.limit": "0"})
+    data.expect_files(m.path, files)
+    assert m.status()["reads"]["errors"] == 0
+
+
+@pytest.mark.parametrize("how", ["truncated", "empty", "gone", "zeros"])
+def test_damaged_data_files(origin, mount, cache, how):
+    files = filled(origin, mount, cache)
+    for path in damaged_files(cache, lambda path: in_folder("extents")(path) or in_folder("files")(path)):
+        size = path.stat().st_size
+        if how == "truncated":
+            os.truncate(path, size // 2)
+        elif how == "empty":
+            os.truncate(path, 0)
+        elif how == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(bytes(size))
+    m = mount(origin, {**cache, "ram.limit": "0"})
+    data.expect_files(m.path, files)
+    assert m.status()["reads"]["errors"] == 0
+
+
+@pytest.mark.parametrize("how", ["flipped", "truncated", "gone", "garbage CURRENT"])
+def test_damaged_index(origin, mount, cache, folder, how):
+    cache["index.path"] = str(folder / "index")
+    files = filled(origin, mount, cache)
+    index = [path for path in Path(cache["index.path"]).rglob("*") if path.is_file() and path.stat().st_size]
+    assert index, "nothing in index.path"
+    for path in index:
+        if how == "flipped":
+            flip(path, 512)
+        elif how == "truncated":
+            os.truncate(path, path.stat().st_size // 2)
+        elif how == "gone":
+            path.unlink()
+        elif path.name == "CURRENT":
+            path.write_bytes(b"MANIFEST-nonsense\n")
+    m = mount(origin, cache)
+    data.expect_files(m.path, files)
+    assert m.status()["reads"]["errors"] == 0
+
+
+def test_origin_changed_while_unmounted(origin, mount, cache):
+    files = filled(origin, mount, cache)
+    for name in list(files)[::7]:
+        files[name] = data.write(origin / name, data.content("second " + name, len(files[name])))
+    m = mount(origin, {**cache, "metadata.ttl": "1s"})
+    for name, expected in files.items():
+        if (m.path / name).stat() and data.read_cold(m.path / name) != expected:
+            processes.wait_until(lambda: data.read_cold(m.path / name) == expected, timeout=15, what=f"new {name}")
+
+
+def test_limit_is_kept(origin, mount, cache):
+    limit = 48 << 20
+    files = data.make_files(origin, 400, 200_000)
+    for number in range(6):
+        name = f"large/{number}"
+        files[name] = data.write(origin / name, data.content(name, 10 << 20))
+    m = mount(origin, {**cache, "nvme.limit": str(limit)})
+    used = []
+    for name, expected in files.items():
+        data.expect_same(data.read_cold(m.path / name), expected, name)
+        if len(used) < 4000 and name.endswith(("0.bin", "large/1", "large/5")):
+            used.append((data.disk_use(cache["nvme.path"]), m.tier("nvme")["used_bytes"]))
+    settled(m)
+    used.append((data.disk_use(cache["nvme.path"]), m.tier("nvme")["used_bytes"]))
+    assert max(on_disk for on_disk, _ in used) <= limit * 1.02, used
+    assert max(told for _, told in used) <= limit, used
+    assert m.tier("nvme")["limit_bytes"] == limit
+
+
+def test_full_disk(origin, mount, xfs):
+    files = dataset(origin)
+    available = os.statvfs(xfs.path).f_bavail * os.statvfs(xfs.path).f_frsize
+    processes.check(["fallocate", "-l", str(available - (4 << 20)), xfs.path / "ballast"])
+    m = mount(origin, {"nvme.path": str(xfs.path / "cache"), "nvme.limit": "1G"})
+    for _ in range(2):
+        data.expect_files(m.path, files)
+    assert m.status()["reads"]["errors"] == 0
+    assert m.tier("nvme")["state"] in ("normal", "unstable", "down")
+
+
+def test_disk_fills_up_while_mounted(origin, mount, tmpfs):
+    files = dataset(origin)
+    m = mount(origin, {"nvme.path": str(tmpfs.path / "cache"), "nvme.limit": "1G", "index.path": str(origin.parent / "index")})
+    names = list(files)
+    data.expect_files(m.path, {name: files[name] for name in names[:50]})
+    with open(tmpfs.path / "ballast", "wb") as ballast:
+        try:
+            while True:
+                ballast.write(bytes(1 << 20))
+                ballast.flush()
+        except OSError:
+            pass
+    data.expect_files(m.path, files)
+    assert m.status()["reads"]["errors"] == 0
+
+
+def test_disk_disappears(origin, mount, xfs):
+    files = dataset(origin)
+    m = mount(origin, {"nvme.path": str(xfs.path / "cache"), "nvme.limit": "200M", "ram.limit": "0"})
+    names = list(files)
+    data.expect_files(m.path, {name: files[name] for name in names[:COUNT // 2]})
+    settled(m)
+    xfs.shut_down()
+    data.expect_files(m.path, files)
+    assert m.status()["reads"]["errors"] == 0
+    assert m.tier("nvme")["state"] != "normal"
+
+
+def test_cache_cannot_be_written(origin, mount, tmpfs):
+    data.write(origin / "file", b"x")
+    tmpfs.remount("ro")
+    m = mount.prepare(origin, {"nvme.path": str(tmpfs.path / "cache")})
+    said = m.refuse()
+    assert str(tmpfs.path).lower() in said and ("read-only" in said or "writ" in said or "creat" in said)
+
+
+def test_cache_path_is_a_file(origin, mount, folder):
+    data.write(folder / "file", b"x")
+    said = mount.prepare(origin, {"nvme.path": str(folder / "file")}).refuse()
+    assert "file" in said and "director" in said
+
+
+def test_cache_in_use(origin, mount, cache):
+    data.write(origin / "file", b"x")
+    first = mount(origin, cache)
+    said = mount.prepare(origin, cache).refuse()
+    assert cache["nvme.path"].lower() in said and ("use" in said or "lock" in said)
+    assert (first.path / "file").read_bytes() == b"x"
+    first.umount()
+    again = mount(origin, cache)
+    assert (again.path / "file").read_bytes() == b"x"
+
+
+def test_two_sources_share_no_data(folder, mount, cache):
+    """The same names, sizes and times in two origins that use one cache folder after the other."""
+    for name, byte in (("one", b"1"), ("two", b"2")):
+        data.write(folder / name / "file", byte * 5000)
+        os.utime(folder / name / "file", (1_600_000_000, 1_600_000_000))
+    for name, byte in (("one", b"1"), ("two", b"2"), ("one", b"1")):
+        m = mount(folder / name, cache)
+        data.expect_same(data.read_cold(m.path / "file"), byte * 5000, name)
+        m.umount()
+
+
+def test_cache_folder_is_private(origin, mount, folder):
+    data.write(origin / "file", b"x" * 5000)
+    m = mount(origin, {"nvme.path": str(folder / "new cache"), "nvme.limit": "64M"})
+    (m.path / "file").read_bytes()
+    for path in [folder / "new cache", *(folder / "new cache").rglob("*")]:
+        assert os.stat(path).st_mode & 0o077 == 0 or any(
+            os.stat(parent).st_mode & 0o077 == 0 for parent in path.parents if folder in parent.parents), path
+
+
+def test_xfs_cache(origin, mount, xfs):
+    files = filled(origin, mount, {"nvme.path": str(xfs.path / "cache"), "nvme.limit": "200M"})
+    m = mount(origin, {"nvme.path": str(xfs.path / "cache"), "nvme.limit": "200M", "ram.limit": "0"})
+    data.expect_files(m.path, files)
+    assert m.status()["origin"]["bytes_read"] == 0

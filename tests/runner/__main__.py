@@ -1,0 +1,67 @@
+#!/usr/bin/python3
+"""Runs tierfs's tests; started by tests/run. The plan of suites is in plan.py, how each kind runs in kinds.py."""
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+
+from leftovers import clean
+from plan import plan
+from results import Results, say
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt(_signum, _frame):
+    raise Interrupted
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="tests/run", description="Builds and tests tierfs.")
+    parser.add_argument("--full", action="store_true", help="large counts, clang-tidy over the whole tree")
+    parser.add_argument("--filter", default="", metavar="PATTERN",
+                        help="suites whose name contains PATTERN; if there is none, the tests whose name does")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, metavar="N", help="compile jobs")
+    parser.add_argument("--list", action="store_true", help="names and budgets of the suites")
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    suites = plan(options)
+    if options.list:
+        for suite in suites:
+            print(f"{suite.name:16} {suite.budget:5} s  {suite.what}")
+        return 0
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGHUP, interrupt)
+
+    # One folder holds everything the tests write: what is left in it, of mounts or processes too, can be found.
+    root = tempfile.mkdtemp(prefix="tierfs-tests-")
+    os.chmod(root, 0o755)
+    os.environ["TIERFS_TESTS_ROOT"] = root
+    results = Results()
+    started = time.monotonic()
+    failed_builds = set()
+    try:
+        for suite in suites:
+            suite.run(results, failed_builds, root)
+    except Interrupted:
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(signum, signal.SIG_IGN)
+        results.add("runner", "interrupted", "failed", "stopped by a signal")
+    finally:
+        clean(root, results)
+    say(f"all suites: {time.monotonic() - started:.0f} s")
+    results.report()
+    return 1 if results.count("failed") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

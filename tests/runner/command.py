@@ -1,0 +1,51 @@
+"""A command with a time limit whose whole process group ends with it."""
+
+import os
+import signal
+import subprocess
+import time
+
+
+class Outcome:
+    """status: exit status, None when the limit passed; text: standard output and error together."""
+
+    def __init__(self, status, text, seconds):
+        self.status, self.text, self.seconds = status, text, seconds
+
+
+def run(command, log, limit, env=None, cwd=None, grace=60):
+    """Runs the command with its output in the file `log`. When the limit passes, or this process is interrupted,
+    asks it to end (SIGINT: pytest then unmounts what it mounted) and kills what is left after `grace` seconds."""
+    started = time.monotonic()
+    with open(log, "wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                   env=env, cwd=cwd, start_new_session=True)
+        status = None
+        try:
+            status = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            _stop(process, grace)
+        except BaseException:
+            _stop(process, grace)
+            raise
+        finally:
+            _signal(process, signal.SIGKILL)  # what the command left in its group
+    with open(log, "rb") as output:
+        text = output.read().decode(errors="replace")
+    return Outcome(status, text, time.monotonic() - started)
+
+
+def _stop(process, grace):
+    _signal(process, signal.SIGINT)
+    try:
+        process.wait(grace)
+    except subprocess.TimeoutExpired:
+        _signal(process, signal.SIGKILL)
+        process.wait()
+
+
+def _signal(process, signum):
+    try:
+        os.killpg(process.pid, signum)
+    except ProcessLookupError:
+        pass

@@ -1,0 +1,36 @@
+"""The suites of a run, in order: what is quick and what fails most first."""
+
+from kinds import Build, Format, Mounts, Unit
+from tidy import Tidy
+
+ASAN = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:disable_coredump=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
+# Debian's libraries are not instrumented: without this RocksDB gives false reports, with it our own races are found.
+TSAN = {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1:second_deadlock_stack=1"}
+
+
+def plan(options):
+    everything = all_suites(options, "")
+    if not options.filter:
+        return everything
+    named = [suite for suite in everything if options.filter in suite.name]
+    if not named:  # a pattern for tests: they run with the first sanitizer alone
+        named = [suite for suite in all_suites(options, options.filter) if suite.name in ("unit-asan", "mount-asan")]
+    builds = {need for suite in named for need in suite.needs}
+    return [suite for suite in everything if suite.name.startswith("build-") and suite.name[6:] in builds
+            and suite.name not in [one.name for one in named]] + named
+
+
+def all_suites(options, pattern):
+    times = 10 if options.full else 1
+    return [
+        Format(),
+        Build("asan", ("tierfs", "iobench", "unit_tests"), 900, options.jobs),
+        Unit("asan", 300 * times, pattern, ASAN),
+        Mounts("asan", 720 * times, pattern, "not release_only", 3, options.full),
+        Tidy(options.full, options.jobs),
+        Build("tsan", ("tierfs", "unit_tests"), 900, options.jobs),
+        Unit("tsan", 420 * times, pattern, TSAN),
+        Mounts("tsan", 300 * times, pattern, "tsan", 4, options.full),
+        Build("release", ("tierfs", "iobench"), 600, options.jobs),
+        Mounts("release", 300 * times, pattern, "release or release_only", 1, options.full),
+    ]

@@ -1,0 +1,54 @@
+"""clang-tidy over what changed, and over a sample of the rest as far as the time goes; over all with --full."""
+
+import hashlib
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kinds import TOP, Suite, sources
+from results import say
+
+FOLDERS = ("config/", "backends/", "tiering/", "fs/", "bench/iobench/")
+SAMPLE_SECONDS = 200  # no new file is begun after that, in a default run
+
+
+def git(*words):
+    return subprocess.run(["git", *words], cwd=TOP, capture_output=True, text=True, check=False).stdout.strip()
+
+
+class Tidy(Suite):
+    needs = ("asan",)  # its compile_commands.json
+
+    def __init__(self, full, jobs):
+        super().__init__("tidy", 3600 if full else 300, "clang-tidy" + (" over all sources" if full else ""))
+        self.full, self.jobs = full, jobs
+
+    def chosen(self):
+        """Changed sources first (a changed header stands for the source of its name), then the others in an order
+        that each commit shuffles anew, so that a sample covers the tree over time."""
+        files = [name for name in sources([".cpp"]) if name.startswith(FOLDERS)]
+        changed = set(git("diff", "--name-only", "HEAD~1").splitlines())
+        changed |= set(git("ls-files", "-o", "--exclude-standard").splitlines())
+        stems = {str(Path(name).with_suffix("")) for name in changed}
+        salt = git("rev-parse", "HEAD")
+        def rank(name):
+            return str(Path(name).with_suffix("")) not in stems, hashlib.sha256((salt + name).encode()).hexdigest()
+        return sorted(files, key=rank)
+
+    def execute(self, results, failed_builds):
+        end = time.monotonic() + (self.limit() if self.full else SAMPLE_SECONDS)
+        files = self.chosen()
+        with ThreadPoolExecutor(self.jobs) as pool:
+            checked = [pair for pair in pool.map(lambda name: self.one(name, end), files) if pair]
+        for name, text in checked:
+            results.add(self.name, name, "failed" if text else "passed", text)
+        if len(checked) < len(files):
+            say(f"{self.name}: checked {len(checked)} of {len(files)} files, changed ones first; --full checks all")
+
+    def one(self, name, end):
+        if time.monotonic() > end:
+            return None
+        done = subprocess.run(["clang-tidy", "-p", TOP / "build/asan", "--quiet", name], cwd=TOP, check=False,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+        return name, (done.stdout + done.stderr if done.returncode else "")

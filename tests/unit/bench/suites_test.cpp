@@ -1,0 +1,185 @@
+#include "bench/iobench/suites.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <map>
+
+#include "bench/iobench/dataset.hpp"
+#include "bench/iobench/statistics.hpp"
+#include "bench/iobench/workers.hpp"
+
+namespace tierfs::iobench {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::map<std::string, double> by_name(const Metrics& metrics) {
+    std::map<std::string, double> values;
+    for (const auto& metric : metrics) values[metric.name] = metric.value;
+    return values;
+}
+
+class Suites : public testing::Test {
+  protected:
+    void SetUp() override {
+        std::string pattern = (fs::temp_directory_path() / "iobench-test-XXXXXX").string();
+        ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+        root_ = pattern;
+        DatasetPlan plan;
+        plan.directory = root_ + "/data";
+        plan.kind = Kind::random;
+        plan.files = 50;
+        plan.size = 3000;
+        plan.large = {{"big", 5'000'000}};
+        const auto made = make_dataset(plan);
+        ASSERT_TRUE(made);
+        ASSERT_TRUE(write_manifest(root_ + "/manifest", made->manifest));
+        options_.path = plan.directory;
+        options_.manifest = root_ + "/manifest";
+        options_.processes = 3;
+    }
+    void TearDown() override { fs::remove_all(root_); }
+
+    void spoil(const std::string& name) {
+        const std::string path = options_.path + "/" + name;
+        const auto size = fs::file_size(path);
+        fs::resize_file(path, size - 1);
+        fs::resize_file(path, size);  // its last byte is zero now
+    }
+
+    std::string root_;
+    RunOptions options_;
+};
+
+TEST_F(Suites, SmallFilesReadsEveryFileButTheLargeOne) {
+    const auto suite = make_smallfiles(options_);
+    ASSERT_TRUE(suite) << suite.error().message;
+    const auto metrics = (*suite)->run(1);
+    ASSERT_TRUE(metrics) << metrics.error().message;
+    auto values = by_name(*metrics);
+    EXPECT_EQ(values["files"], 50);
+    EXPECT_GT(values["files_per_s"], 0);
+    EXPECT_NEAR(values["mb_per_s"] * values["seconds"], 50 * 3000 / 1e6, 1e-9);
+}
+
+TEST_F(Suites, SmallFilesFindsWrongContent) {
+    spoil("class_000/00000050.bin");
+    const auto suite = make_smallfiles(options_);
+    ASSERT_TRUE(suite);
+    const auto metrics = (*suite)->run(1);
+    ASSERT_FALSE(metrics);
+    EXPECT_NE(metrics.error().message.find("00000050.bin"), std::string::npos);
+}
+
+TEST_F(Suites, SmallFilesNamesAFileThatIsGone) {
+    const auto suite = make_smallfiles(options_);
+    ASSERT_TRUE(suite);
+    fs::remove(options_.path + "/class_000/00000007.bin");
+    const auto metrics = (*suite)->run(1);
+    ASSERT_FALSE(metrics);
+    EXPECT_EQ(metrics.error().code, ENOENT);
+    EXPECT_NE(metrics.error().message.find("00000007.bin"), std::string::npos);
+}
+
+TEST_F(Suites, FileOutsideTheManifestIsRefused) {
+    fs::copy_file(options_.path + "/class_000/00000007.bin", options_.path + "/other");
+    EXPECT_FALSE(make_smallfiles(options_));
+}
+
+TEST_F(Suites, EmptyDirectoryIsAnError) {
+    options_.max_file = 10;
+    const auto suite = make_smallfiles(options_);
+    ASSERT_FALSE(suite);
+    EXPECT_NE(suite.error().message.find("--max-file"), std::string::npos);
+}
+
+TEST_F(Suites, EpochCountsBatchesAndComputing) {
+    options_.batch = 7;
+    options_.compute_ms = 2;
+    const auto suite = make_epoch(options_);
+    ASSERT_TRUE(suite);
+    const auto metrics = (*suite)->run(1);
+    ASSERT_TRUE(metrics) << metrics.error().message;
+    auto values = by_name(*metrics);
+    EXPECT_EQ(values["batches"], 8);
+    EXPECT_GE(values["epoch_s"], 8 * 0.002);
+    EXPECT_NEAR(values["au_percent"], 100 * 8 * 0.002 / values["epoch_s"], 1e-6);
+    EXPECT_NEAR(values["mb_per_s"] * values["epoch_s"], 50 * 3000 / 1e6, 1e-9);
+    EXPECT_LE(values["stall_s"] + 8 * 0.002, values["epoch_s"] + 1e-3);
+}
+
+TEST_F(Suites, EpochEndsWhenAWorkerFails) {
+    spoil("class_000/00000020.bin");
+    options_.batch = 4;
+    options_.compute_ms = 0;
+    const auto suite = make_epoch(options_);
+    ASSERT_TRUE(suite);
+    EXPECT_FALSE((*suite)->run(1));
+}
+
+TEST_F(Suites, SeqRandPicksTheLargestFileAndChecksIt) {
+    options_.reads = 100;
+    auto suite = make_seqrand(options_);
+    ASSERT_TRUE(suite);
+    const auto metrics = (*suite)->run(1);
+    ASSERT_TRUE(metrics) << metrics.error().message;
+    auto values = by_name(*metrics);
+    EXPECT_GT(values["seq_mb_per_s"], 0);
+    EXPECT_GT(values["rand_reads_per_s"], 0);
+    EXPECT_GE(values["rand_p99_us"], values["rand_p50_us"]);
+    spoil("big");
+    EXPECT_FALSE((*suite)->run(1));
+}
+
+TEST_F(Suites, SeqRandRefusesFilesThatAreMissingOrTooSmall) {
+    options_.file = "none";
+    EXPECT_FALSE(make_seqrand(options_));
+    options_.file = "class_000/00000001.bin";
+    EXPECT_FALSE(make_seqrand(options_));
+}
+
+TEST(WorkersTest, ReportTheErrorOfAChildAndItsDeath) {
+    Workers failing(3, [](unsigned index) -> Result<void> {
+        if (index == 1) return fail(ENXIO, "one is wrong");
+        return {};
+    });
+    failing.release();
+    const auto result = failing.wait();
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code, ENXIO);
+    EXPECT_EQ(result.error().message, "one is wrong");
+    Workers dying(1, [](unsigned) -> Result<void> {
+        raise(SIGKILL);
+        return {};
+    });
+    dying.release();
+    const auto death = dying.wait();
+    ASSERT_FALSE(death);
+    EXPECT_NE(death.error().message.find("signal 9"), std::string::npos);
+}
+
+TEST(WorkersTest, WaitAtTheGateUntilReleased) {
+    Shared<int> count(1);
+    Workers workers(4, [&](unsigned) -> Result<void> {
+        __atomic_fetch_add(&count[0], 1, __ATOMIC_SEQ_CST);
+        return {};
+    });
+    EXPECT_EQ(__atomic_load_n(&count[0], __ATOMIC_SEQ_CST), 0);
+    workers.release();
+    ASSERT_TRUE(workers.wait());
+    EXPECT_EQ(count[0], 4);
+}
+
+TEST(Statistics, QuantilesLieBetweenNeighbours) {
+    EXPECT_DOUBLE_EQ(median({3, 1, 2}), 2);
+    EXPECT_DOUBLE_EQ(median({4, 1, 2, 3}), 2.5);
+    EXPECT_DOUBLE_EQ(quantile({10, 20}, 0.25), 12.5);
+    EXPECT_DOUBLE_EQ(quantile({7}, 0.99), 7);
+    EXPECT_DOUBLE_EQ(quantile({}, 0.5), 0);
+}
+
+}  // namespace
+}  // namespace tierfs::iobench

@@ -1,0 +1,196 @@
+#include "config/settings.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace tierfs {
+namespace {
+
+using Options = std::vector<std::string>;
+
+class ConfigSettings : public testing::Test {
+  protected:
+    void SetUp() override {
+        std::string name = "/tmp/tierfs_settings_XXXXXX";
+        ASSERT_NE(mkdtemp(name.data()), nullptr);
+        folder_ = name;
+    }
+    void TearDown() override { std::filesystem::remove_all(folder_); }
+    std::string file(const std::string& text) {
+        std::ofstream(folder_ + "/t.yaml", std::ios::binary) << text;
+        return folder_ + "/t.yaml";
+    }
+    static Result<Settings> load(Options options, std::map<std::string, std::string> environment = {}) {
+        return load_settings({"s3://b/p", "/mnt/x", std::move(options), std::move(environment), false});
+    }
+    Result<Settings> yaml(const std::string& text) { return load({"config=" + file(text)}); }
+    static std::string problem(const Result<Settings>& result) {
+        return result ? "(accepted)" : result.error().message;
+    }
+    std::string folder_;
+};
+
+#define EXPECT_PROBLEM(result, part) \
+    EXPECT_NE(problem(result).find(part), std::string::npos) << problem(result)
+
+TEST_F(ConfigSettings, Defaults) {
+    const auto s = load({}).value();
+    EXPECT_EQ(s.source, "s3://b/p");
+    EXPECT_EQ(s.mountpoint, "/mnt/x");
+    EXPECT_TRUE(s.read_only);
+    EXPECT_GE(s.memory_limit, 96U << 20);
+    EXPECT_EQ(s.s3_uid, geteuid());
+    EXPECT_EQ(s.s3_gid, getegid());
+    EXPECT_EQ(load_settings({"/a", "rel", {}, {}, true}).value().mountpoint,
+              (std::filesystem::current_path() / "rel").string());
+}
+
+TEST_F(ConfigSettings, StrongerSourcesWin) {
+    const std::string config =
+        "config=" + file("memory: {limit: 1G}\nram.limit: 128M\norigin:\n  connections: 7\n");
+    EXPECT_EQ(load({config}).value().memory_limit, 1ULL << 30);
+    EXPECT_EQ(load({config}).value().ram_limit, 128ULL << 20);
+    EXPECT_EQ(load({config}).value().origin_connections, 7U);
+    EXPECT_EQ(load({config}, {{"TIERFS_MEMORY_LIMIT", "2G"}}).value().memory_limit, 2ULL << 30);
+    EXPECT_EQ(load({config, "memory.limit=4G", "memory.limit=3G"}, {{"TIERFS_MEMORY_LIMIT", "2G"}})
+                  .value()
+                  .memory_limit,
+              3ULL << 30);
+}
+
+TEST_F(ConfigSettings, MountsOwnOptionsSwitchNothingOn) {
+    const auto s = load({"rw_", "ro"});
+    EXPECT_FALSE(s);
+    const auto good =
+        load({"defaults", "dev", "suid", "exec", "noatime", "_netdev", "nofail", "x-systemd.automount",
+              "comment=a", "fsname=q", "subtype=t", "ro", "default_permissions", "nomand"});
+    ASSERT_TRUE(good) << problem(good);
+    EXPECT_FALSE(good->allow_suid);
+    EXPECT_TRUE(load({"allow_suid", "allow_other"}).value().allow_suid);
+    EXPECT_PROBLEM(load({"rw"}), "read-only");
+    EXPECT_PROBLEM(load({"ro=false"}), "read-only");
+}
+
+TEST_F(ConfigSettings, MessagesNamePlaceKeyFoundAndAllowed) {
+    const auto bad = load({"memory.limit=12Q"});
+    for (const char* part : {"option -o memory.limit", "memory.limit: ", "'12Q'", "96M"})
+        EXPECT_PROBLEM(bad, part);
+    EXPECT_PROBLEM(load({}, {{"TIERFS_MEMORY_LIMIT", "x"}}),
+                   "environment TIERFS_MEMORY_LIMIT: memory.limit: found 'x'");
+    EXPECT_PROBLEM(load({"memory.limt=1G"}), "did you mean 'memory.limit'");
+    EXPECT_PROBLEM(load({"memory.limit"}), "found no value");
+    EXPECT_PROBLEM(load({}, {{"TIERFS_MEMORY_LIMITS", "1G"}}), "did you mean 'memory.limit'");
+    EXPECT_TRUE(load({}, {{"TIERFS_TEST_S3", "1"}, {"TIERFS_NO_CCACHE", "1"}, {"PATH", "/bin"}}));
+    const auto secret = load({"s3.endpoint=https://me:hush@host"});
+    EXPECT_PROBLEM(secret, "s3.endpoint");
+    EXPECT_EQ(problem(secret).find("hush"), std::string::npos);
+}
+
+TEST_F(ConfigSettings, AllProblemsOfAFileAreTold) {
+    const auto bad = yaml("memory:\n  limit: 1\nnvme: {limit: 1M}\nlog.level: loud\nfoo: 1\n");
+    for (const char* part :
+         {"t.yaml:2: memory.limit", "t.yaml:3: nvme.limit", "t.yaml:4: log.level", "t.yaml:5: 'foo'"}) {
+        EXPECT_PROBLEM(bad, part);
+    }
+}
+
+TEST_F(ConfigSettings, HostileYaml) {
+    EXPECT_PROBLEM(yaml("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"), "aliases");
+    EXPECT_PROBLEM(yaml("memory.limit: 1G\nmemory: {limit: 1G}\n"), "given twice");
+    EXPECT_PROBLEM(yaml("memory: {limit: 1G, limit: 2G}\n"), "given twice");
+    EXPECT_PROBLEM(yaml("nvme: {path: [/a, /b]}\n"), "not yet in this version");
+    EXPECT_PROBLEM(yaml("memory: {limit: {a: 1}}\n"), "found a map");
+    EXPECT_PROBLEM(yaml("- a\n- b\n"), "list");
+    EXPECT_PROBLEM(yaml("hello"), "'hello'");
+    EXPECT_PROBLEM(yaml("memory: {limit: \n"), "not YAML");
+    EXPECT_PROBLEM(yaml("memory.limit: 1G\n---\nmemory.limit: 2G\n"), "several documents");
+    EXPECT_PROBLEM(yaml("memory.limit:\n"), "found nothing");
+    EXPECT_PROBLEM(yaml("? [a]\n: b\n? {c: d}\n: e\n"), "list");
+    EXPECT_PROBLEM(yaml("log.file: \"/a\\nb\"\n"), "log.file");
+    EXPECT_PROBLEM(yaml(std::string("a\0b", 3)), "zero bytes");
+    EXPECT_FALSE(yaml(std::string(100000, '[')));
+    EXPECT_FALSE(yaml(std::string(5000, '{')));
+    std::string deep;
+    for (int i = 0; i < 500; ++i) deep += std::string(static_cast<std::size_t>(i), ' ') + "a:\n";
+    EXPECT_PROBLEM(yaml(deep), "nested too deeply");
+    std::string many;
+    for (int i = 0; i < 50000; ++i) many += "k" + std::to_string(i) + ": 1\n";
+    EXPECT_PROBLEM(yaml(many), "further problems");
+    EXPECT_PROBLEM(yaml(std::string((1 << 20) + 1, '#')), "1 MiB");
+    EXPECT_TRUE(yaml(""));
+    EXPECT_TRUE(yaml("# nothing\nmemory:\n"));
+}
+
+TEST_F(ConfigSettings, FilesThatCannotBeRead) {
+    EXPECT_EQ(load({"config=" + folder_ + "/none"}).error().code, ENOENT);
+    EXPECT_EQ(load({"config=" + folder_}).error().code, EISDIR);
+    ASSERT_EQ(mkfifo((folder_ + "/fifo").c_str(), 0600), 0);
+    EXPECT_PROBLEM(load({"config=" + folder_ + "/fifo"}), "regular file");
+    EXPECT_PROBLEM(load({"config="}), "found no value");
+    EXPECT_FALSE(check_settings_file(folder_ + "/none"));
+}
+
+TEST_F(ConfigSettings, ImpossibleCombinations) {
+    EXPECT_PROBLEM(load({"nvme.limit=1G"}), "without nvme.path");
+    EXPECT_PROBLEM(load({"nvme.path=/c", "nvme.limit=15M"}), "16M");
+    EXPECT_PROBLEM(load({"memory.limit=128M", "ram.limit=129M"}), "more than memory.limit");
+    EXPECT_PROBLEM(load({"nvme.path=/a:/b"}), "not yet in this version");
+    EXPECT_PROBLEM(load({"nvme.path=a"}), "absolute");
+    EXPECT_PROBLEM(load({"index.path=/mnt/y/../x/i"}), "inside the mountpoint");
+    EXPECT_TRUE(load({"index.path=/mnt/xy"}));
+    EXPECT_TRUE(load({"nvme.path=/c", "nvme.limit=16M"}));
+}
+
+TEST_F(ConfigSettings, Ranges) {
+    for (const char* good :
+         {"pack.max_object=0", "pack.max_object=8M", "prefetch.window=0", "prefetch.window=1G",
+          "origin.deadline=1h", "origin.connections=1024", "s3.file_mode=0o640", "s3.addressing=virtual",
+          "metadata.ttl=forever", "s3.uid=auto", "profile=small", "s3.anonymous=yes",
+          "s3.endpoint=http://127.0.0.1:9000"}) {
+        EXPECT_TRUE(load({good})) << good;
+    }
+    for (const char* bad :
+         {"pack.max_object=9M", "prefetch.window=1K", "prefetch.window=2G", "origin.deadline=999ms",
+          "origin.deadline=forever", "origin.connections=0", "origin.connections=1025", "s3.file_mode=888",
+          "s3.file_mode=1000", "s3.uid=4294967295", "s3.uid=-1", "memory.limit=95M", "memory.limit=0",
+          "s3.endpoint=ftp://x", "s3.anonymous=maybe", "log.level=", "profile=huge"}) {
+        EXPECT_FALSE(load({bad})) << bad;
+    }
+    EXPECT_EQ(load({"s3.file_mode=640"}).value().s3_file_mode, 0640U);
+}
+
+TEST_F(ConfigSettings, TheFileOfDefaultsIsTheDefaults) {
+    const auto read = yaml(settings_defaults_yaml());
+    ASSERT_TRUE(read) << problem(read);
+    const auto plain = load({}).value();
+    EXPECT_EQ(read->memory_limit, plain.memory_limit);
+    EXPECT_EQ(read->ram_limit, plain.ram_limit);
+    EXPECT_EQ(read->prefetch_window, plain.prefetch_window);
+    EXPECT_EQ(read->origin_deadline, plain.origin_deadline);
+    EXPECT_EQ(read->s3_file_mode, plain.s3_file_mode);
+    EXPECT_EQ(read->s3_uid, plain.s3_uid);
+    EXPECT_EQ(read->log_level, plain.log_level);
+}
+
+TEST_F(ConfigSettings, TheExampleFileLoads) {
+    const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
+    const std::string example = (root / "config/tierfs.yaml").string();
+    const auto checked = check_settings_file(example);
+    EXPECT_TRUE(checked) << checked.error().message;
+    EXPECT_EQ(load({"config=" + example}).value().metadata_ttl, kForever);
+}
+
+TEST_F(ConfigSettings, HelpAndManNameEveryKey) {
+    for (const char* key :
+         {"memory.limit=SIZE", "allow_other", "s3.addressing=auto|path|virtual", "config=FILE"}) {
+        EXPECT_NE(settings_help().find(key), std::string::npos) << key;
+        EXPECT_NE(settings_man().find(key), std::string::npos) << key;
+    }
+}
+
+}  // namespace
+}  // namespace tierfs

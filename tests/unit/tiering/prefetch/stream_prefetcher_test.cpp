@@ -1,0 +1,201 @@
+#include "tiering/prefetch/stream_prefetcher.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace tierfs {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kKiB = 1 << 10;
+
+struct Bench {
+    explicit Bench(std::uint64_t size = 1024 * kMiB, PrefetchLimits limits = {}) : prefetcher(limits) {
+        object.content = content_id("s", "o", "v");
+        object.size = size;
+    }
+    PrefetchAdvice read(std::uint64_t at, std::uint64_t length) {
+        return prefetcher.observe(object, at, std::min(object.size, at + length), now);
+    }
+    /// Everything that is wanted now.
+    std::vector<std::uint64_t> wanted() {
+        std::vector<std::uint64_t> units;
+        EXPECT_TRUE(prefetcher.begin_issue(object.content));
+        while (const auto part = prefetcher.next(object.content)) units.push_back(part->unit);
+        EXPECT_FALSE(prefetcher.end_issue(object.content));
+        return units;
+    }
+
+    StreamPrefetcher prefetcher;
+    ObjectRef object;
+    StreamPrefetcher::Clock::time_point now{std::chrono::hours(1)};
+};
+
+TEST(StreamPrefetcher, AReadAtZeroOpensAWindowOfOnePart) {
+    Bench b;
+    EXPECT_TRUE(b.read(0, 128 * kKiB).sequential);
+    EXPECT_EQ(b.wanted(), (std::vector<std::uint64_t>{0, 1}));
+}
+
+TEST(StreamPrefetcher, TheWindowDoublesToItsLimitAndEachPartIsWantedOnceInOrder) {
+    Bench b;
+    std::vector<std::uint64_t> all;
+    std::uint64_t most = 0;
+    for (std::uint64_t at = 0; at < 200 * kMiB; at += 128 * kKiB) {
+        b.read(at, 128 * kKiB);
+        for (const std::uint64_t unit : b.wanted()) {
+            EXPECT_EQ(unit, all.size());
+            all.push_back(unit);
+        }
+        most = std::max(most, all.size() * kMiB - at);
+    }
+    EXPECT_LE(most, 65 * kMiB);
+    EXPECT_GE(most, 63 * kMiB);
+}
+
+TEST(StreamPrefetcher, AMidwayRunIsAStreamFromItsSecondAdjacentReadOn) {
+    Bench b;
+    EXPECT_FALSE(b.read(100 * kMiB + 5, 64 * kKiB).sequential);
+    EXPECT_TRUE(b.wanted().empty());
+    const PrefetchAdvice advice = b.read(100 * kMiB + 5 + 64 * kKiB, 64 * kKiB);
+    EXPECT_TRUE(advice.sequential);
+    EXPECT_EQ(advice.stream_begin, 100 * kMiB + 5);
+    EXPECT_EQ(b.wanted(), (std::vector<std::uint64_t>{100, 101}));
+}
+
+TEST(StreamPrefetcher, ReadsOfAStreamMayComeOutOfOrder) {
+    Bench b;
+    std::mt19937 random(1);
+    std::vector<std::uint64_t> order;
+    for (std::uint64_t i = 0; i < 800; ++i) order.push_back(i);
+    for (std::size_t i = 0; i < order.size(); i += 4) {
+        std::shuffle(order.begin() + static_cast<std::ptrdiff_t>(i),
+                     order.begin() + static_cast<std::ptrdiff_t>(i + 4), random);
+    }
+    std::uint64_t next = 0;
+    unsigned lonely = 0;
+    for (const std::uint64_t i : order) {
+        if (!b.read(i * 128 * kKiB, 128 * kKiB).sequential) ++lonely;
+        for (const std::uint64_t unit : b.wanted()) EXPECT_EQ(unit, next++);
+    }
+    EXPECT_LE(lonely, 3U) << "before the stream is recognised";
+    EXPECT_GE(next, 160U);
+}
+
+TEST(StreamPrefetcher, RandomReadsWantNothing) {
+    for (const std::uint64_t size : {64 * kMiB, 1024 * kMiB}) {
+        Bench b(size);
+        std::mt19937_64 random(7);
+        std::uint64_t parts = 0;
+        const std::uint64_t reads = 5000;
+        for (std::uint64_t i = 0; i < reads; ++i) {
+            b.read((1 + random() % (size / kBlockSize - 1)) * kBlockSize, kBlockSize);
+            parts += b.wanted().size();
+        }
+        EXPECT_LE(parts * kMiB, reads * kBlockSize / 10) << "read amplification over 1.1";
+    }
+}
+
+TEST(StreamPrefetcher, RandomReadsAfterALongStreamDoNotDriveIt) {
+    Bench b;
+    for (std::uint64_t at = 0; at < 300 * kMiB; at += kMiB) {
+        b.read(at, kMiB);
+        b.wanted();
+    }
+    std::mt19937_64 random(7);
+    std::uint64_t parts = 0;
+    for (int i = 0; i < 2000; ++i) {
+        b.read((400 + random() % 600) * kMiB + kKiB * (random() % 900), 64 * kKiB);
+        parts += b.wanted().size();
+    }
+    EXPECT_LE(parts, 12U);
+}
+
+TEST(StreamPrefetcher, SeveralStreamsOfOneObjectRunSideBySide) {
+    Bench b;
+    std::array<std::vector<std::uint64_t>, 4> wanted;
+    for (std::uint64_t step = 0; step < 160; ++step) {
+        for (std::uint64_t s = 0; s < 4; ++s) {
+            b.read(s * 256 * kMiB + step * 128 * kKiB, 128 * kKiB);
+            for (const std::uint64_t unit : b.wanted()) wanted[unit / 256].push_back(unit);
+        }
+    }
+    EXPECT_EQ(b.prefetcher.active_streams(), 4U);
+    for (std::uint64_t s = 0; s < 4; ++s) {
+        ASSERT_GE(wanted[s].size(), 20U);
+        for (std::size_t i = 0; i < wanted[s].size(); ++i) EXPECT_EQ(wanted[s][i], s * 256 + i);
+    }
+}
+
+TEST(StreamPrefetcher, ManyStreamsShareWhatThereIs) {
+    PrefetchLimits limits;
+    limits.all_streams = 32 * kMiB;
+    Bench b(1024 * kMiB, limits);
+    std::array<std::uint64_t, 4> furthest{};
+    for (std::uint64_t step = 0; step < 160; ++step) {
+        for (std::uint64_t s = 0; s < 4; ++s) {
+            b.read(s * 256 * kMiB + step * 128 * kKiB, 128 * kKiB);
+            for (const std::uint64_t unit : b.wanted()) {
+                furthest[unit / 256] = std::max(furthest[unit / 256], unit % 256);
+            }
+        }
+    }
+    for (const std::uint64_t unit : furthest) EXPECT_LE(unit * kMiB, 20 * kMiB + 8 * kMiB);
+}
+
+TEST(StreamPrefetcher, ASecondPassIsAStreamAgain) {
+    Bench b(8 * kMiB + 5);
+    for (int pass = 0; pass < 3; ++pass) {
+        std::uint64_t next = 0;
+        for (std::uint64_t at = 0; at < b.object.size; at += 256 * kKiB) {
+            EXPECT_TRUE(b.read(at, 256 * kKiB).sequential) << "pass " << pass << " at " << at;
+            for (const std::uint64_t unit : b.wanted()) EXPECT_EQ(unit, next++);
+        }
+        EXPECT_EQ(next, 9U);
+        EXPECT_EQ(b.prefetcher.active_streams(), 0U) << "at its end";
+    }
+}
+
+TEST(StreamPrefetcher, AStreamThatNobodyReadsIsOver) {
+    Bench b;
+    b.read(0, kMiB);
+    b.read(kMiB, kMiB);
+    EXPECT_EQ(b.prefetcher.active_streams(), 1U);
+    b.now += std::chrono::seconds(60);
+    b.read(500 * kMiB, 4096);
+    EXPECT_EQ(b.prefetcher.active_streams(), 0U);
+    EXPECT_TRUE(b.wanted().empty());
+}
+
+TEST(StreamPrefetcher, APartPutBackIsOfferedAgain) {
+    Bench b;
+    b.read(0, 128 * kKiB);
+    ASSERT_TRUE(b.prefetcher.begin_issue(b.object.content));
+    EXPECT_FALSE(b.prefetcher.begin_issue(b.object.content)) << "one at a time";
+    EXPECT_EQ(b.prefetcher.next(b.object.content)->unit, 0U);
+    b.prefetcher.put_back(b.object.content, 0);
+    EXPECT_EQ(b.prefetcher.next(b.object.content)->unit, 0U);
+    EXPECT_TRUE(b.prefetcher.end_issue(b.object.content)) << "somebody wanted to issue meanwhile";
+    EXPECT_FALSE(b.prefetcher.end_issue(b.object.content));
+}
+
+TEST(StreamPrefetcher, ForgottenObjectsWantNothing) {
+    Bench b;
+    b.read(0, kMiB);
+    b.prefetcher.forget(b.object.content);
+    EXPECT_EQ(b.prefetcher.active_streams(), 0U);
+    EXPECT_TRUE(b.wanted().empty());
+}
+
+TEST(StreamPrefetcher, MemoryIsBoundedOverManyObjects) {
+    Bench b;
+    for (int i = 0; i < 20000; ++i) {
+        b.object.content = content_id("s", std::to_string(i), "v");
+        b.read(0, kMiB);
+    }
+    EXPECT_LE(b.prefetcher.active_streams(), StreamPrefetcher::kObjects);
+}
+
+}  // namespace
+}  // namespace tierfs

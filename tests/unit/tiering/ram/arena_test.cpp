@@ -1,0 +1,148 @@
+#include "tiering/ram/arena.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace tierfs {
+namespace {
+
+std::shared_ptr<Arena> make(std::uint64_t bytes) {
+    auto arena = Arena::create(bytes, nullptr);
+    EXPECT_TRUE(arena.has_value());
+    return *arena;
+}
+
+TEST(Arena, RoundsSizesUp) {
+    EXPECT_EQ(Arena::rounded(1), 4096U);
+    EXPECT_EQ(Arena::rounded(4097), 8192U);
+    EXPECT_EQ(Arena::rounded(33000), 65536U);
+    EXPECT_EQ(Arena::rounded(65536), 65536U);
+    EXPECT_EQ(Arena::rounded(65537), 131072U);
+    EXPECT_EQ(Arena::rounded(9 * 65536), 9U * 65536U);
+}
+
+TEST(Arena, RefusesImpossibleSizes) {
+    const auto arena = make(16 << 20);
+    EXPECT_EQ(arena->allocate(0), nullptr);
+    EXPECT_EQ(arena->allocate(Arena::kLargest + 1), nullptr);
+    EXPECT_NE(arena->allocate(Arena::kLargest), nullptr);
+    EXPECT_FALSE(Arena::create(4095, nullptr).has_value());
+    EXPECT_FALSE(Arena::create(~std::uint64_t{0}, nullptr).has_value());
+}
+
+TEST(Arena, IsUsableToItsLastPageWhateverItsSize) {
+    for (const std::uint64_t pages : {1U, 3U, 17U, 2047U, 2048U, 5000U}) {
+        const auto arena = make(pages * 4096 + 4095);
+        EXPECT_EQ(arena->capacity(), pages * 4096);
+        std::vector<ArenaBufferPtr> held;
+        while (auto buffer = arena->allocate(4096)) held.push_back(std::move(buffer));
+        EXPECT_EQ(held.size(), pages);
+        EXPECT_EQ(arena->in_use(), arena->capacity());
+        held.clear();
+        EXPECT_EQ(arena->in_use(), 0U);
+    }
+}
+
+TEST(Arena, BuffersOutliveTheArenasOwner) {
+    auto arena = make(1 << 20);
+    const auto buffer = arena->allocate(100);
+    arena.reset();
+    std::memset(buffer->writable().data(), 1, buffer->writable().size());
+    EXPECT_EQ(buffer->bytes().size(), 100U);
+}
+
+TEST(Arena, TellsTheListenerUnlessTheBufferIsQuiet) {
+    struct Counter : FreeListener {
+        int calls = 0;
+        void memory_freed() noexcept override { ++calls; }
+    };
+    const auto counter = std::make_shared<Counter>();
+    const auto arena = *Arena::create(1 << 20, counter);
+    arena->allocate(5);
+    EXPECT_EQ(counter->calls, 1);
+    arena->allocate(5)->quiet = true;
+    EXPECT_EQ(counter->calls, 1);
+}
+
+/// The model: a map of what is taken. Pieces never overlap, are aligned, have room; an allocation fails only
+/// where no free run could hold its power of two; when all is back, the largest blocks are whole again.
+TEST(Arena, AgreesWithAModelOverRandomUse) {
+    const std::uint64_t capacity = 3 * Arena::kLargest + 13 * 4096;
+    const auto arena = make(capacity);
+    const std::byte* base = nullptr;
+    {
+        std::vector<ArenaBufferPtr> all;
+        while (auto buffer = arena->allocate(4096)) {
+            if (base == nullptr || buffer->writable().data() < base) base = buffer->writable().data();
+            all.push_back(std::move(buffer));
+        }
+    }
+    std::mt19937 random(42);
+    std::map<std::uint64_t, ArenaBufferPtr> taken;  // by offset
+    std::uint64_t in_use = 0;
+    for (int step = 0; step < 20000; ++step) {
+        if (random() % 100 < 55) {
+            std::size_t size = 1 + random() % 70000;
+            if (random() % 8 == 0) size = 1 + random() % Arena::kLargest;
+            auto buffer = arena->allocate(size);
+            if (!buffer) {
+                ASSERT_GT(in_use + 2 * Arena::rounded(size), capacity / 8) << "refused while nearly empty";
+                continue;
+            }
+            ASSERT_EQ(buffer->capacity(), Arena::rounded(size));
+            ASSERT_EQ(buffer->bytes().size(), size);
+            const auto offset = static_cast<std::uint64_t>(buffer->writable().data() - base);
+            ASSERT_EQ(offset % 4096, 0U);
+            ASSERT_LE(offset + buffer->capacity(), capacity);
+            const auto next = taken.lower_bound(offset);
+            if (next != taken.end()) ASSERT_LE(offset + buffer->capacity(), next->first);
+            if (next != taken.begin()) {
+                const auto& before = *std::prev(next);
+                ASSERT_LE(before.first + before.second->capacity(), offset);
+            }
+            in_use += buffer->capacity();
+            taken.emplace(offset, std::move(buffer));
+        } else if (!taken.empty()) {
+            auto victim = taken.begin();
+            std::advance(victim, random() % taken.size());
+            in_use -= victim->second->capacity();
+            taken.erase(victim);
+        }
+        ASSERT_EQ(arena->in_use(), in_use);
+    }
+    taken.clear();
+    std::vector<ArenaBufferPtr> largest;
+    while (auto buffer = arena->allocate(Arena::kLargest)) largest.push_back(std::move(buffer));
+    EXPECT_EQ(largest.size(), 3U) << "what came back did not grow together";
+}
+
+TEST(Arena, ServesManyThreads) {
+    const auto arena = make(4 << 20);
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < 8; ++t) {
+        threads.emplace_back([&, t] {
+            std::mt19937 random(t);
+            std::vector<ArenaBufferPtr> held;
+            for (int i = 0; i < 2000; ++i) {
+                if (auto buffer = arena->allocate(1 + random() % 100000)) {
+                    std::memset(buffer->writable().data(), static_cast<int>(t), 64);
+                    held.push_back(std::move(buffer));
+                }
+                if (held.size() > 8) held.erase(held.begin());
+                for (const auto& buffer : held) {
+                    ASSERT_EQ(buffer->writable()[63], static_cast<std::byte>(t));
+                }
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(arena->in_use(), 0U);
+}
+
+}  // namespace
+}  // namespace tierfs

@@ -1,0 +1,148 @@
+#include "tiering/ram/ram_tier.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tierfs {
+namespace {
+
+constexpr std::uint64_t kPiece = kBlockSize + RamTier::kEntryOverhead;
+
+struct Bench {
+    explicit Bench(std::uint64_t limit_pieces, std::uint64_t ahead_pieces = 100, unsigned shards = 1)
+        : tier(RamTierOptions{limit_pieces * kPiece, ahead_pieces * kPiece, shards}) {}
+
+    static UnitKey key(std::uint64_t n) { return UnitKey{ContentId{n, n * 77}, 0}; }
+    void insert(std::uint64_t n, bool ahead = false, BlockMask blocks = 1) {
+        const auto buffer = arena->allocate(kBlockSize * static_cast<std::size_t>(std::popcount(blocks)));
+        ASSERT_NE(buffer, nullptr);
+        tier.insert(key(n), buffer, static_cast<std::uint32_t>(std::countr_zero(blocks)), blocks, ahead);
+        tier.trim();
+    }
+    BlockMask hit(std::uint64_t n, BlockMask want = 1, bool to_end = true) {
+        return tier.visit(key(n), want, to_end, [](const ArenaBufferPtr& buffer, BlockMask blocks) {
+            buffer->used.fetch_or(blocks);
+        });
+    }
+
+    std::shared_ptr<Arena> arena = *Arena::create(64 << 20, nullptr);
+    RamTier tier;
+};
+
+TEST(RamTier, FindsWhatItHasAndNoMore) {
+    Bench b(10);
+    b.insert(1, false, 0b0110);
+    EXPECT_EQ(b.hit(1, 0b1111), 0b0110U);
+    EXPECT_EQ(b.hit(1, 0b1001), 0U);
+    EXPECT_EQ(b.hit(2), 0U);
+    EXPECT_EQ(b.tier.present(Bench::key(1)), 0b0110U);
+}
+
+TEST(RamTier, KeepsItsLimit) {
+    for (const unsigned shards : {1U, 4U, 16U}) {
+        Bench b(20, 100, shards);
+        for (std::uint64_t n = 0; n < 200; ++n) {
+            b.insert(n);
+            EXPECT_LE(b.tier.stats().used_bytes, 20 * kPiece);
+        }
+        EXPECT_EQ(b.tier.stats().used_bytes, 20 * kPiece);
+        EXPECT_EQ(b.arena->in_use(), 20 * kBlockSize);
+        EXPECT_EQ(b.tier.stats().evicted_bytes, 180 * kBlockSize);
+    }
+}
+
+TEST(RamTier, WhatIsUsedAgainSurvivesAScan) {
+    Bench b(20);
+    for (std::uint64_t n = 0; n < 5; ++n) b.insert(n);
+    for (int round = 0; round < 3; ++round) {
+        for (std::uint64_t n = 0; n < 5; ++n) EXPECT_EQ(b.hit(n), 1U);
+    }
+    for (std::uint64_t n = 1000; n < 1100; ++n) b.insert(n);
+    for (std::uint64_t n = 0; n < 5; ++n) EXPECT_EQ(b.tier.present(Bench::key(n)), 1U) << n;
+}
+
+TEST(RamTier, WhatIsAheadIsNotPushedOutByWhatIsNot) {
+    Bench b(10);
+    b.insert(1, true);
+    for (std::uint64_t n = 1000; n < 1100; ++n) b.insert(n);
+    EXPECT_EQ(b.hit(1), 1U);
+    EXPECT_EQ(b.tier.stats().ahead_bytes, 0U) << "used: it is an ordinary entry now";
+}
+
+TEST(RamTier, WhatIsAheadHasALimitAndTheOldestGoesFirst) {
+    Bench b(0, 3, 4);
+    for (std::uint64_t n = 1; n <= 5; ++n) b.insert(n, true);
+    EXPECT_EQ(b.tier.stats().ahead_bytes, 3 * kPiece);
+    for (std::uint64_t n = 1; n <= 5; ++n) EXPECT_EQ(b.tier.present(Bench::key(n)), n > 2 ? 1U : 0U) << n;
+}
+
+TEST(RamTier, WithoutALimitForUsedDataItGoesWithItsLastByte) {
+    Bench b(0);
+    b.insert(1, false);
+    EXPECT_EQ(b.tier.present(Bench::key(1)), 0U) << "nothing ahead: not kept at all";
+    b.insert(1, true, 0b11);
+    EXPECT_EQ(b.hit(1, 0b01, false), 0b01U);
+    EXPECT_EQ(b.hit(1, 0b10, false), 0b10U) << "first bytes of the last block";
+    EXPECT_EQ(b.hit(1, 0b10, true), 0b10U) << "its last bytes";
+    EXPECT_EQ(b.tier.present(Bench::key(1)), 0U);
+    EXPECT_EQ(b.arena->in_use(), 0U);
+}
+
+TEST(RamTier, BlocksThatAreHereAlreadyAreLeft) {
+    Bench b(10);
+    b.insert(1, false, 0b0011);
+    b.insert(1, false, 0b0110);
+    b.insert(1, false, 0b0011);
+    EXPECT_EQ(b.tier.present(Bench::key(1)), 0b0111U);
+    int pieces = 0;
+    b.tier.visit(Bench::key(1), 0b0111, true, [&](const ArenaBufferPtr&, BlockMask) { ++pieces; });
+    EXPECT_EQ(pieces, 2);
+    EXPECT_EQ(b.arena->in_use(), 4 * kBlockSize);
+}
+
+TEST(RamTier, ReclaimTakesUsedDataFirstAndNothingThatIsHeld) {
+    Bench b(10);
+    b.insert(1);
+    b.insert(2, true);
+    b.insert(3);
+    ArenaBufferPtr held;
+    b.tier.visit(Bench::key(3), 1, true, [&](const ArenaBufferPtr& buffer, BlockMask) { held = buffer; });
+    EXPECT_GE(b.tier.reclaim(100 * kPiece, RamTier::Reclaim::used), kBlockSize);
+    EXPECT_EQ(b.tier.present(Bench::key(1)), 0U);
+    EXPECT_EQ(b.tier.present(Bench::key(2)), 1U);
+    EXPECT_EQ(b.tier.reclaim(kPiece, RamTier::Reclaim::used), 0U);
+    EXPECT_GE(b.tier.reclaim(kPiece, RamTier::Reclaim::all_free), kBlockSize);
+    EXPECT_EQ(b.tier.present(Bench::key(2)), 0U);
+    EXPECT_EQ(b.tier.reclaim(kPiece, RamTier::Reclaim::all_free), 0U);
+    EXPECT_EQ(b.tier.present(Bench::key(3)), 1U);
+    EXPECT_EQ(b.tier.reclaim(kPiece, RamTier::Reclaim::held_too), 0U) << "let go of, but not free yet";
+    EXPECT_EQ(b.tier.present(Bench::key(3)), 0U);
+    EXPECT_EQ(b.arena->in_use(), kBlockSize);
+    held.reset();
+    EXPECT_EQ(b.arena->in_use(), 0U);
+}
+
+TEST(BlockMasks, RunsAreCutAndComplete) {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> runs;
+    for_each_run(~BlockMask{0}, 24,
+                 [&](std::uint32_t first, std::uint32_t count) { runs.emplace_back(first, count); });
+    EXPECT_EQ(runs, (std::vector<std::pair<std::uint32_t, std::uint32_t>>{{0, 24}, {24, 24}, {48, 16}}));
+    runs.clear();
+    for_each_run(0b1011, 64,
+                 [&](std::uint32_t first, std::uint32_t count) { runs.emplace_back(first, count); });
+    EXPECT_EQ(runs, (std::vector<std::pair<std::uint32_t, std::uint32_t>>{{0, 2}, {3, 1}}));
+    EXPECT_EQ(block_range(0, 64), ~BlockMask{0});
+    EXPECT_EQ(block_range(63, 1), BlockMask{1} << 63U);
+}
+
+TEST(UnitLayout, KnowsWhichBlocksARangeTouches) {
+    const UnitLayout layout{3 * (1 << 20) + 100, kStreamUnitBlocks, false};
+    EXPECT_EQ(layout.touched(0, 0, 1), 1U);
+    EXPECT_EQ(layout.touched(0, kBlockSize - 1, kBlockSize + 1), 0b11U);
+    EXPECT_EQ(layout.touched(1, 0, layout.size), 0xFFFFU);
+    EXPECT_EQ(layout.touched(3, 0, layout.size), 1U);
+    EXPECT_EQ(layout.blocks_of(3), 1U);
+    EXPECT_EQ(layout.block_end(3, 0), layout.size);
+}
+
+}  // namespace
+}  // namespace tierfs

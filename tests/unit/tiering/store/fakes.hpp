@@ -1,0 +1,273 @@
+// An origin and an NVMe tier that do what a test tells them, when it tells them.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "backends/origin.hpp"
+#include "config/mutex.hpp"
+#include "tiering/nvme/nvme_tier.hpp"
+#include "tiering/object.hpp"
+
+namespace tierfs::fake {
+
+/// What stands at a place of an object, for whoever wants to check it.
+inline std::byte byte_at(const std::string& path, std::uint64_t offset) {
+    const std::uint64_t seed = std::hash<std::string>{}(path);
+    return static_cast<std::byte>(((offset * 0x9E3779B97F4A7C15U) ^ seed ^ (offset >> 7U)) >> 40U);
+}
+
+inline std::shared_ptr<const ObjectRef> object(const std::string& path, std::uint64_t size) {
+    auto made = std::make_shared<ObjectRef>();
+    made->path = path;
+    made->version = "v1";
+    made->size = size;
+    made->content = content_id("fake:", path, made->version);
+    return made;
+}
+
+class FakeOrigin final : public Origin {
+  public:
+    enum class Mode { manual, at_once, threads };
+
+    struct Seen {
+        std::string path;
+        std::uint64_t offset = 0, size = 0;
+        Priority priority = Priority::demand;
+        friend bool operator==(const Seen&, const Seen&) = default;
+    };
+
+    explicit FakeOrigin(Mode mode = Mode::manual, unsigned threads = 0) : mode_(mode) {
+        for (unsigned i = 0; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+    }
+    ~FakeOrigin() override { stop(); }
+
+    void read(OriginRead request) override {
+        Mode mode{};
+        {
+            MutexLock lock(mutex_);
+            seen_.push_back({request.path, request.offset, request.destination.size(), request.priority});
+            mode = mode_;
+            if (stopped_) {
+                lock.unlock();
+                request.done(fail(ECANCELED, "stopped"));
+                return;
+            }
+            if (mode != Mode::at_once) {
+                waiting_.push_back(std::move(request));
+                changed_.notify_one();
+                return;
+            }
+        }
+        answer(request, 0);
+    }
+
+    void set_mode(Mode mode) {
+        MutexLock lock(mutex_);
+        mode_ = mode;
+    }
+    std::vector<Seen> seen() {
+        MutexLock lock(mutex_);
+        return seen_;
+    }
+    std::uint64_t seen_bytes() {
+        std::uint64_t sum = 0;
+        for (const Seen& one : seen()) sum += one.size;
+        return sum;
+    }
+    std::size_t waiting() {
+        MutexLock lock(mutex_);
+        return waiting_.size();
+    }
+    /// Answers the oldest (or the `index`-th) waiting request; code 0: with its bytes.
+    bool complete(int code = 0, std::size_t index = 0) {
+        OriginRead request;
+        {
+            MutexLock lock(mutex_);
+            if (index >= waiting_.size()) return false;
+            request = std::move(waiting_[index]);
+            waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(index));
+        }
+        answer(request, code);
+        return true;
+    }
+    void complete_all(int code = 0) {
+        while (complete(code)) {
+        }
+    }
+
+    std::string identity() const override { return "fake:"; }
+    std::string kind() const override { return "fake"; }
+    Result<void> check() override { return {}; }
+    Result<Attributes> stat(const std::string&) override { return fail(ENOENT, "no"); }
+    Result<ListPage> list(const std::string&, const std::string&) override { return fail(ENOENT, "no"); }
+    Result<std::string> read_link(const std::string&) override { return fail(ENOENT, "no"); }
+    OriginStats stats() const override { return {}; }
+    bool listing_is_cheap() const override { return false; }
+    void stop() override {
+        {
+            MutexLock lock(mutex_);
+            stopped_ = true;
+            changed_.notify_all();
+        }
+        for (std::thread& worker : workers_) worker.join();
+        workers_.clear();
+        complete_all(ECANCELED);
+    }
+
+  private:
+    static void answer(OriginRead& request, int code) {
+        if (code != 0) {
+            request.done(fail(code, request.path + ": made to fail"));
+            return;
+        }
+        for (std::size_t i = 0; i < request.destination.size(); ++i) {
+            request.destination[i] = byte_at(request.path, request.offset + i);
+        }
+        request.done({});
+    }
+    void work(unsigned seed) {
+        std::mt19937 random(seed);
+        MutexLock lock(mutex_);
+        while (!stopped_) {
+            if (waiting_.empty()) {
+                lock.wait(changed_);
+                continue;
+            }
+            const auto at = static_cast<std::ptrdiff_t>(random() % waiting_.size());
+            OriginRead request = std::move(waiting_[static_cast<std::size_t>(at)]);
+            waiting_.erase(waiting_.begin() + at);
+            lock.unlock();
+            answer(request, 0);
+            lock.lock();
+        }
+    }
+
+    Mutex mutex_;
+    std::condition_variable changed_;
+    Mode mode_ TIERFS_GUARDED_BY(mutex_);
+    bool stopped_ TIERFS_GUARDED_BY(mutex_) = false;
+    std::deque<OriginRead> waiting_ TIERFS_GUARDED_BY(mutex_);
+    std::vector<Seen> seen_ TIERFS_GUARDED_BY(mutex_);
+    std::vector<std::thread> workers_;
+};
+
+/// Keeps blocks in a map. `hold`: buffers admitted stay held until `write_all`, as a slow writer would.
+class FakeNvme final : public NvmeTier {
+  public:
+    bool hold = false;
+    bool lie = false;  ///< contains says yes, read says no: evicted or damaged in between
+
+    bool read(const ContentId& id, std::uint64_t size, std::uint64_t offset,
+              std::span<std::byte> out) override {
+        MutexLock lock(mutex_);
+        ++reads_;
+        read_bytes_ += out.size();
+        if (lie || offset % kBlockSize != 0) return false;
+        const std::uint64_t end = offset + out.size();
+        if (end != size && end % kBlockSize != 0) return false;
+        for (std::uint64_t at = offset; at < end; at += kBlockSize) {
+            const auto found = blocks_.find({id, at / kBlockSize});
+            if (found == blocks_.end()) return false;
+            std::copy(found->second.begin(), found->second.end(),
+                      out.begin() + static_cast<std::ptrdiff_t>(at - offset));
+        }
+        return true;
+    }
+    bool contains(const ContentId& id, std::uint64_t, std::uint64_t block) override {
+        MutexLock lock(mutex_);
+        return blocks_.contains({id, block});
+    }
+    void admit(const ContentId& id, std::uint64_t size, std::uint64_t offset, BufferPtr data) override {
+        MutexLock lock(mutex_);
+        admitted_.push_back({offset, data->bytes().size(), size});
+        if (hold) {
+            held_.push_back({id, offset, std::move(data)});
+        } else {
+            store(id, offset, *data);
+        }
+    }
+    void admit(const ContentId& id, std::uint64_t size, std::uint64_t offset,
+               std::vector<BufferPtr> data) override {
+        for (BufferPtr& one : data) {
+            const std::uint64_t length = one->bytes().size();
+            admit(id, size, offset, std::move(one));
+            offset += length;
+        }
+    }
+    bool write_one() {
+        Held one;
+        {
+            MutexLock lock(mutex_);
+            if (held_.empty()) return false;
+            one = std::move(held_.front());
+            held_.pop_front();
+            store(one.id, one.offset, *one.data);
+        }
+        return true;
+    }
+    void flush() override {}
+    void erase(const ContentId&) override {}
+    TierStats stats() const override { return {}; }
+    std::uint64_t checksum_errors() const override { return 0; }
+    void close() override {}
+
+    struct Admitted {
+        std::uint64_t offset = 0, length = 0, size = 0;
+        friend bool operator==(const Admitted&, const Admitted&) = default;
+    };
+    std::vector<Admitted> admitted() {
+        MutexLock lock(mutex_);
+        return admitted_;
+    }
+    std::uint64_t reads() {
+        MutexLock lock(mutex_);
+        return reads_;
+    }
+    std::uint64_t read_bytes() {
+        MutexLock lock(mutex_);
+        return read_bytes_;
+    }
+    /// Puts bytes of an object there as if they had been read once.
+    void put(const ObjectRef& object, std::uint64_t first, std::uint64_t blocks) {
+        MutexLock lock(mutex_);
+        for (std::uint64_t block = first; block < first + blocks; ++block) {
+            std::vector<std::byte> bytes;
+            const std::uint64_t end = std::min(object.size, (block + 1) * kBlockSize);
+            for (std::uint64_t at = block * kBlockSize; at < end; ++at) {
+                bytes.push_back(byte_at(object.path, at));
+            }
+            blocks_[{object.content, block}] = std::move(bytes);
+        }
+    }
+
+  private:
+    struct Held {
+        ContentId id;
+        std::uint64_t offset = 0;
+        BufferPtr data;
+    };
+    void store(const ContentId& id, std::uint64_t offset, const Buffer& data) TIERFS_REQUIRES(mutex_) {
+        const auto bytes = data.bytes();
+        for (std::uint64_t at = 0; at < bytes.size(); at += kBlockSize) {
+            const auto piece = bytes.subspan(at, std::min<std::uint64_t>(kBlockSize, bytes.size() - at));
+            blocks_[{id, (offset + at) / kBlockSize}] = {piece.begin(), piece.end()};
+        }
+    }
+
+    Mutex mutex_;
+    std::map<std::pair<ContentId, std::uint64_t>, std::vector<std::byte>> blocks_ TIERFS_GUARDED_BY(mutex_);
+    std::deque<Held> held_ TIERFS_GUARDED_BY(mutex_);
+    std::vector<Admitted> admitted_ TIERFS_GUARDED_BY(mutex_);
+    std::uint64_t reads_ TIERFS_GUARDED_BY(mutex_) = 0, read_bytes_ TIERFS_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace tierfs::fake

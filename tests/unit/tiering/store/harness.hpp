@@ -1,0 +1,123 @@
+// A store over fakes, and reads that a test can look at.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "config/mutex.hpp"
+#include "tests/unit/tiering/store/fakes.hpp"
+#include "tiering/store.hpp"
+
+namespace tierfs::fake {
+
+inline constexpr std::uint64_t kMiB = 1 << 20;
+
+/// One read under way or done. Shared with the callback.
+class Pending {
+  public:
+    void set(Result<ReadReply> result) {
+        MutexLock lock(mutex_);
+        ++calls_;
+        if (!result_) result_ = std::move(result);
+        changed_.notify_all();
+    }
+    bool done() {
+        MutexLock lock(mutex_);
+        return result_.has_value();
+    }
+    int calls() {
+        MutexLock lock(mutex_);
+        return calls_;
+    }
+    /// Waits; a minute is for ever.
+    Result<ReadReply>& wait() {
+        MutexLock lock(mutex_);
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        while (!result_ && std::chrono::steady_clock::now() < deadline) lock.wait_until(changed_, deadline);
+        if (!result_) result_ = fail(ETIME, "the test waited a minute for this read");
+        return *result_;
+    }
+    void forget() {
+        MutexLock lock(mutex_);
+        result_ = fail(EIO, "forgotten");
+    }
+
+  private:
+    Mutex mutex_;
+    std::condition_variable changed_;
+    std::optional<Result<ReadReply>> result_ TIERFS_GUARDED_BY(mutex_);
+    int calls_ TIERFS_GUARDED_BY(mutex_) = 0;
+};
+
+using PendingPtr = std::shared_ptr<Pending>;
+
+struct Scene {
+    std::uint64_t arena = 64 * kMiB;
+    std::uint64_t ram = 64 * kMiB;
+    FakeOrigin::Mode mode = FakeOrigin::Mode::at_once;
+    unsigned threads = 0;
+    bool nvme = false;
+    std::chrono::milliseconds deadline{60000};
+    std::uint64_t pack_max = kMiB;
+    std::uint64_t window = 64 * kMiB;
+};
+
+struct Harness {
+    explicit Harness(const Scene& scene = {}) : origin(scene.mode, scene.threads) {
+        settings.origin_deadline = scene.deadline;
+        settings.pack_max_object = scene.pack_max;
+        settings.prefetch_window = scene.window;
+        MemoryPlan plan;
+        plan.limit = plan.data = scene.arena;
+        plan.ram_tier = scene.ram;
+        auto opened = Store::open(settings, plan, origin, scene.nvme ? &nvme : nullptr);
+        if (!opened) throw std::runtime_error(opened.error().message);
+        store = std::move(*opened);
+    }
+    ~Harness() {
+        origin.stop();
+        store->stop();
+    }
+
+    PendingPtr start(const std::shared_ptr<const ObjectRef>& object, std::uint64_t offset,
+                     std::uint32_t length) {
+        auto pending = std::make_shared<Pending>();
+        store->read(object, offset, length,
+                    [pending](Result<ReadReply> result) { pending->set(std::move(result)); });
+        return pending;
+    }
+    /// Reads, checks every byte, lets go.
+    void check(const std::shared_ptr<const ObjectRef>& object, std::uint64_t offset, std::uint32_t length) {
+        const PendingPtr pending = start(object, offset, length);
+        expect_bytes(*pending, *object, offset, length);
+    }
+    static void expect_bytes(Pending& pending, const ObjectRef& object, std::uint64_t offset,
+                             std::uint32_t length) {
+        Result<ReadReply>& result = pending.wait();
+        ASSERT_TRUE(result.has_value()) << result.error().message;
+        std::uint64_t at = offset;
+        for (const auto piece : result->pieces) {
+            for (const std::byte byte : piece) {
+                if (byte != byte_at(object.path, at)) {
+                    FAIL() << object.path << " differs at " << at;
+                }
+                ++at;
+            }
+        }
+        EXPECT_EQ(at, std::max(offset, std::min<std::uint64_t>(object.size, offset + length)));
+        EXPECT_EQ(result->pieces.size(), result->owners.size());
+        pending.forget();
+    }
+
+    Settings settings;
+    FakeOrigin origin;
+    FakeNvme nvme;
+    std::unique_ptr<Store> store;
+};
+
+}  // namespace tierfs::fake

@@ -1,0 +1,46 @@
+// Gathers small objects into one chunk in memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include "backends/disk/aligned_buffer.hpp"
+#include "tiering/extent/format.hpp"
+
+namespace tierfs {
+
+/// The chunk under construction: table and data stand together in one aligned buffer of about 1.06 MiB, so
+/// that the chunk goes out in a single direct write. Used again after `clear`. Not thread-safe.
+class ChunkWriter {
+  public:
+    ChunkWriter();
+
+    /// Starts a chunk that may take at most `room` bytes of file, table included.
+    void start(std::uint64_t room);
+
+    /// Copies the object (its pieces in order) in; false: it does not fit and nothing has changed.
+    bool add(const ContentId& id, std::span<const std::span<const std::byte>> pieces);
+
+    /// Completes the table; the bytes to write at `offset` of the extent. Valid until the next call.
+    std::span<const std::byte> finish(const ExtentUuid& uuid, std::uint32_t chunk, std::uint64_t offset);
+
+    void clear();
+
+    [[nodiscard]] bool empty() const { return table_.entries.empty(); }
+    [[nodiscard]] bool holds(const ContentId& id) const { return ids_.count(id) != 0; }
+    [[nodiscard]] const ChunkTable& table() const { return table_; }
+    [[nodiscard]] std::uint64_t data_bytes() const { return cursor_; }
+
+  private:
+    AlignedBuffer buffer_;  ///< table right-aligned in the first kMaxTableBytes, data behind it
+    ChunkTable table_;
+    std::unordered_set<ContentId> ids_;
+    std::size_t encoded_ = 0;
+    std::uint64_t cursor_ = 0;
+    std::uint64_t room_ = 0;
+};
+
+}  // namespace tierfs

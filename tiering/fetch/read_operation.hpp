@@ -1,0 +1,60 @@
+// One read by an application that could not be answered from RAM at once.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "config/mutex.hpp"
+#include "config/result.hpp"
+#include "tiering/object.hpp"
+#include "tiering/ram/arena.hpp"
+#include "tiering/ram/unit.hpp"
+#include "tiering/store.hpp"
+
+namespace tierfs {
+
+/// Collects the pieces of a read until all are there.
+///
+/// The thread that plans the read fills `pieces` before it sets `pending`; afterwards each piece is written
+/// by the one thread that brings it, and the thread that takes `pending` to zero owns the operation.
+struct ReadOperation {
+    struct Piece {
+        std::uint64_t begin = 0;  ///< in the object
+        std::uint32_t length = 0;
+        ArenaBufferPtr buffer;  ///< null until the bytes are there
+    };
+
+    std::shared_ptr<const ObjectRef> object;
+    UnitLayout layout;
+    std::uint64_t begin = 0, end = 0;  ///< in the object, cut to its size, not empty
+    bool sequential = false;           ///< fetch whole units from `stream_begin` on
+    std::uint64_t stream_begin = 0;
+    ReadCallback callback;
+
+    std::vector<Piece> pieces;
+    std::atomic<std::uint32_t> pending{0};
+
+    /// Keeps the first error.
+    void set_error(const Error& error) TIERFS_EXCLUDES(mutex) {
+        MutexLock lock(mutex);
+        if (!failure) failure = error;
+    }
+    [[nodiscard]] std::optional<Error> error() TIERFS_EXCLUDES(mutex) {
+        MutexLock lock(mutex);
+        return failure;
+    }
+
+    /// True for the thread that brought the last piece.
+    [[nodiscard]] bool arrived() { return pending.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+
+    Mutex mutex;
+    std::optional<Error> failure TIERFS_GUARDED_BY(mutex);
+};
+
+using ReadOperationPtr = std::shared_ptr<ReadOperation>;
+
+}  // namespace tierfs

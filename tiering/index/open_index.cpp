@@ -1,0 +1,152 @@
+// Index::open: opens what is there if it is ours and sound, else puts it aside and starts empty.
+#include <rocksdb/cache.h>
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+
+#include "config/log.hpp"
+#include "tiering/index/format.hpp"
+#include "tiering/index/place.hpp"
+#include "tiering/index/rocks_index.hpp"
+#include "tiering/index/rocks_options.hpp"
+
+namespace tierfs {
+namespace {
+
+using namespace index_format;
+
+/// Ids are skipped by this much when the record of the next one is lost: some may have been handed out
+/// without leaving a node.
+constexpr NodeId kSafetyGap = 1 << 20;
+
+rocksdb::Slice slice(std::string_view text) {
+    return {text.data(), text.size()};
+}
+
+/// An open database, or why there is none.
+struct Opened {
+    std::unique_ptr<rocksdb::DB> database;
+    std::shared_ptr<rocksdb::Cache> cache;
+    rocksdb::Status status;
+};
+
+Opened open_database(const IndexOptions& options) {
+    Opened opened;
+    const rocksdb::Options settings = index_options(options.memory, opened.cache);
+    rocksdb::DB* database = nullptr;
+    opened.status = rocksdb::DB::Open(settings, options.directory.string(), &database);
+    opened.database.reset(database);
+    return opened;
+}
+
+bool locked_by_another(const rocksdb::Status& status) {
+    if (!status.IsIOError()) return false;
+    const std::string text = status.ToString();
+    return text.find("While lock file") != std::string::npos ||
+           text.find("lock hold by") != std::string::npos;
+}
+
+Error in_use(const IndexOptions& options) {
+    return Error{EBUSY, "index " + options.directory.string() +
+                            ": in use by another tierfs; unmount that one or set index.path"};
+}
+
+rocksdb::Status get(rocksdb::DB& database, std::string_view key, std::string& value) {
+    return database.Get(rocksdb::ReadOptions(), slice(key), &value);
+}
+
+/// The highest node id that has a record; 0: none; nothing when that cannot be read.
+std::optional<NodeId> last_node(rocksdb::DB& database) {
+    rocksdb::ReadOptions options;
+    options.total_order_seek = true;
+    const std::unique_ptr<rocksdb::Iterator> it(database.NewIterator(options));
+    it->SeekForPrev(number_key(kNodes, ~NodeId{0}));
+    if (!it->status().ok()) return std::nullopt;
+    if (!it->Valid()) return NodeId{0};
+    return parse_number_key(kNodes, {it->key().data(), it->key().size()}).value_or(0);
+}
+
+NodeId first_free_node(rocksdb::DB& database, NodeId last, const std::filesystem::path& directory) {
+    std::string value;
+    const rocksdb::Status status = get(database, kNextNodeKey, value);
+    if (status.IsNotFound() && last == 0) return kFirstNode;
+    const auto next = status.ok() ? decode_next_node(value) : std::nullopt;
+    if (next && *next > last) return *next;
+    log::warning("index " + directory.string() + ": the next node id is lost, goes on after the last node");
+    return std::max(last, kFirstNode) + kSafetyGap;
+}
+
+/// Why a database that opened is not one of ours; empty: it is, or it is empty (then `is_new`).
+std::string unusable(rocksdb::DB& database, const IndexOptions& options, bool& is_new) {
+    std::error_code problem;
+    if (std::filesystem::exists(options.directory / kDamagedMark, problem)) {
+        return "blocks did not verify when it was last in use";
+    }
+    std::string layout;
+    std::string identity;
+    const rocksdb::Status layout_status = get(database, kLayoutKey, layout);
+    const rocksdb::Status identity_status = get(database, kIdentityKey, identity);
+    if (layout_status.IsNotFound() && identity_status.IsNotFound()) {
+        rocksdb::ReadOptions read;
+        read.total_order_seek = true;
+        const std::unique_ptr<rocksdb::Iterator> it(database.NewIterator(read));
+        it->SeekToFirst();
+        is_new = true;
+        return it->Valid() || !it->status().ok() ? "it has records but no layout version" : "";
+    }
+    if (!layout_status.ok() || decode_layout(layout) != kLayout) return "its layout is of another version";
+    if (!identity_status.ok() || identity != options.identity) return "it is of another source";
+    return "";
+}
+
+Result<void> introduce(rocksdb::DB& database, const IndexOptions& options) {
+    rocksdb::WriteBatch batch;
+    batch.Put(slice(kLayoutKey), encode_layout(kLayout));
+    batch.Put(slice(kIdentityKey), options.identity);
+    const rocksdb::Status status = database.Write(rocksdb::WriteOptions(), &batch);
+    if (status.ok()) return {};
+    return fail(EIO, "index " + options.directory.string() + ": " + status.ToString());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Index>> Index::open(const IndexOptions& asked) {
+    IndexOptions options = asked;
+    std::error_code problem;
+    const auto absolute = std::filesystem::absolute(asked.directory, problem).lexically_normal();
+    if (problem || asked.directory.empty()) return fail(EINVAL, "index: no directory is given");
+    options.directory = absolute.has_filename() ? absolute : absolute.parent_path();
+
+    for (const bool first : {true, false}) {
+        if (auto made = make_private_directory(options.directory); !made) return fail(made.error());
+        Opened opened = open_database(options);
+        if (locked_by_another(opened.status)) return fail(in_use(options));
+        // A full disk says nothing about what is on it: the index is kept for when there is room again.
+        if (opened.status.IsNoSpace()) {
+            return fail(ENOSPC, "index " + options.directory.string() + ": " + opened.status.ToString());
+        }
+        bool is_new = false;
+        std::string reason =
+            opened.database ? unusable(*opened.database, options, is_new) : opened.status.ToString();
+        const auto last = reason.empty() ? last_node(*opened.database) : std::nullopt;
+        if (reason.empty() && !last) reason = "its last node cannot be read";
+        if (reason.empty()) {
+            if (is_new) {
+                if (auto done = introduce(*opened.database, options); !done) return fail(done.error());
+            }
+            const NodeId next = first_free_node(*opened.database, *last, options.directory);
+            return std::make_unique<RocksIndex>(options, std::move(opened.database), std::move(opened.cache),
+                                                is_new, next);
+        }
+        if (!first) return fail(EIO, "index " + options.directory.string() + ": " + reason);
+        opened.database.reset();
+        const auto aside = put_aside(options.directory);
+        if (!aside) return fail(aside.error());
+        log::warning("index " + options.directory.string() + ": " + reason + "; put aside as " +
+                     aside->string() + " and rebuilt");
+    }
+    return fail(EIO, "index " + options.directory.string() + ": cannot be opened");
+}
+
+}  // namespace tierfs

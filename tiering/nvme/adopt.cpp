@@ -1,0 +1,184 @@
+#include "tiering/nvme/adopt.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <system_error>
+#include <tuple>
+
+#include "config/log.hpp"
+#include "tiering/extent/scan.hpp"
+
+namespace tierfs {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Found {
+    Unit unit;
+    ExtentUuid uuid;
+    std::uint64_t bytes = 0;
+    std::int64_t modified_ns = 0;
+};
+
+struct FileStat {
+    std::uint64_t bytes = 0;  ///< that it takes, or will when its hole-free part is written
+    std::int64_t modified_ns = 0;
+};
+
+std::optional<FileStat> stat_file(const fs::path& path, bool preallocated) {
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+    const auto allocated = static_cast<std::uint64_t>(status.st_blocks) * 512;
+    const auto size = static_cast<std::uint64_t>(status.st_size);
+    return FileStat{preallocated ? std::max(allocated, size) : allocated,
+                    std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
+void find_extents(const NvmeCore& core, std::vector<Found>& found, std::uint64_t& next,
+                  std::error_code& error) {
+    for (fs::directory_iterator at(core.catalog.extents_dir(), error), end; !error && at != end;
+         at.increment(error)) {
+        const auto name = parse_extent_file_name(at->path().filename().native());
+        if (!name || name->number == UINT64_MAX) continue;
+        const auto status = stat_file(at->path(), true);
+        if (!status) continue;
+        next = std::max(next, name->number + 1);
+        found.push_back({Unit::extent(name->number), name->uuid, status->bytes, status->modified_ns});
+    }
+}
+
+void find_file(const fs::path& path, std::vector<Found>& found) {
+    const auto id = BackingFile::parse_name(path.stem().native());
+    if (!id) return;
+    const bool data = path.extension() == ".data";
+    if (!data && path.extension() != ".sums") return;
+    const auto partner = stat_file(fs::path(path).replace_extension(data ? ".sums" : ".data"), false);
+    if (!partner) {
+        std::error_code ignored;  // tried again at the next start
+        fs::remove(path, ignored);
+        return;
+    }
+    const auto status = stat_file(path, false);
+    if (!data || !status) return;
+    found.push_back({Unit::file(*id), {}, status->bytes + partner->bytes, status->modified_ns});
+}
+
+void find_files(const NvmeCore& core, std::vector<Found>& found, std::error_code& error) {
+    for (fs::directory_iterator at(core.catalog.files_dir(), error), end; !error && at != end;
+         at.increment(error)) {
+        if (at->path().filename().native().size() != 2 || !at->is_directory(error)) continue;
+        std::vector<fs::path> paths;  // complete before files are unlinked
+        std::error_code inner;
+        for (fs::directory_iterator file(at->path(), inner), last; !inner && file != last;
+             file.increment(inner)) {
+            paths.push_back(file->path());
+        }
+        for (const auto& path : paths) find_file(path, found);
+    }
+}
+
+void adopt_extent(NvmeCore& core, const Unit& unit) {
+    const std::uint64_t number = unit.id.low;
+    Catalog::Lookup lookup;
+    const auto handle = core.catalog.extent_of_number(number, lookup);
+    if (!handle) return;
+    const ExtentUuid uuid = core.catalog.uuid(number);
+    bool known = false;
+    std::vector<std::pair<ContentId, Location>> entries;
+    const auto scanned = scan_extent(handle->file, uuid, [&](const ChunkTable& table) {
+        for (const ChunkEntry& entry : table.entries) {
+            const auto location = core.find_indexed(entry.id);
+            known = known || (location && location->extent == number && location->extent_tag == uuid.low);
+            if (!location) entries.emplace_back(entry.id, Location::of_entry(number, table, entry));
+        }
+        return !known;
+    });
+    if (!scanned || known) return;
+    auto batch = core.index.batch();
+    for (const auto& [id, location] : entries) batch->put_location(id, location.encode());
+    if (const auto done = core.index.commit(std::move(batch)); !done) {
+        log::warning("NVMe tier: " + done.error().message);
+    }
+}
+
+bool ends_in_zeros(const DiskFile& file) {
+    const auto sizes = file.sizes();
+    if (!sizes || sizes->size < kDiskAlignment) return false;
+    AlignedBuffer page(kDiskAlignment);
+    const auto got = file.read(page.span(), align_down(sizes->size - kDiskAlignment));
+    return got && std::all_of(page.span().begin(), page.span().begin() + static_cast<std::ptrdiff_t>(*got),
+                              [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+/// The extent that the last run was writing is as long as it was preallocated.
+void trim_extent(NvmeCore& core, const Unit& unit) {
+    const std::uint64_t number = unit.id.low;
+    const ExtentUuid uuid = core.catalog.uuid(number);
+    auto file = DiskFile::open(core.catalog.extent_path(number, uuid), {.write = true});
+    if (!file || !ends_in_zeros(*file)) return;
+    const auto scanned = scan_extent(*file, uuid, [](const ChunkTable&) { return true; });
+    const auto sizes = file->sizes();
+    // A damaged extent is left as it is: good entries may stand behind the damage.
+    if (!scanned || !sizes || !scanned->intact || scanned->end == 0 || scanned->end >= sizes->size) return;
+    if (!file->truncate(scanned->end)) return;
+    if (const auto now = file->sizes()) core.catalog.seal_extent(number, std::max(now->size, now->allocated));
+}
+
+void adopt_file(NvmeCore& core, SpaceKeeper& space, const Unit& unit) {
+    if (core.find_indexed(unit.id)) return;
+    Catalog::Lookup lookup;
+    const auto handle = core.catalog.file(unit.id, lookup, false);
+    if (!handle) {
+        if (!lookup.gone) space.drop(unit);
+        return;
+    }
+    Location location;
+    location.kind = Location::Kind::backing_file;
+    location.object_size = handle->file.size();
+    (void)core.store_location(unit.id, location);  // said in the log
+}
+
+}  // namespace
+
+Result<void> make_folders(const NvmeCore& core) {
+    for (const auto& folder : {core.catalog.extents_dir(), core.catalog.files_dir()}) {
+        if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+            return fail(system_error(errno, folder.native()));
+        }
+    }
+    return {};
+}
+
+Result<FoundUnits> find_units(NvmeCore& core) {
+    std::error_code error;
+    FoundUnits result;
+    std::vector<Found> found;
+    find_extents(core, found, result.next_number, error);
+    if (!error) find_files(core, found, error);
+    if (error) return fail(system_error(error.value(), core.options.directory.native()));
+    std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+        return std::tie(a.modified_ns, a.unit.id) < std::tie(b.modified_ns, b.unit.id);
+    });
+    result.units.reserve(found.size());
+    for (const Found& each : found) {
+        if (each.unit.is_extent) {
+            core.catalog.add_extent(each.unit.id.low, each.uuid, each.bytes, true);
+        } else {
+            core.catalog.add_file(each.unit.id, each.bytes, nullptr);
+        }
+        result.units.push_back(each.unit);
+    }
+    return result;
+}
+
+void adopt_unit(NvmeCore& core, SpaceKeeper& space, const Unit& unit) {
+    if (!unit.is_extent) {
+        adopt_file(core, space, unit);
+        return;
+    }
+    adopt_extent(core, unit);
+    trim_extent(core, unit);
+}
+
+}  // namespace tierfs

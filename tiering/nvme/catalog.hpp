@@ -1,0 +1,180 @@
+// Which extents and backing files there are, how many bytes they take, which are open, which goes first.
+// Only tiering/nvme may include it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <list>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/disk/disk_file.hpp"
+#include "config/mutex.hpp"
+#include "tiering/extent/format.hpp"
+#include "tiering/nvme/backing_file.hpp"
+#include "tiering/policy/s3fifo.hpp"
+
+namespace tierfs {
+
+/// What is evicted as a whole: an extent (by number, `high` 0) or a backing file (by content id).
+struct Unit {
+    bool is_extent = false;
+    ContentId id;
+    static Unit extent(std::uint64_t number) { return {true, {0, number}}; }
+    static Unit file(const ContentId& content) { return {false, content}; }
+    friend bool operator==(const Unit&, const Unit&) = default;
+};
+
+struct UnitHash {
+    std::size_t operator()(const Unit& unit) const noexcept {
+        return std::hash<ContentId>()(unit.id) ^ (unit.is_extent ? 0x5851F42D4C957F2DU : 0U);
+    }
+};
+
+/// An open file whose space comes back only when its last user closes it.
+template <typename File>
+struct Handle {
+    struct Debt {
+        std::shared_ptr<std::atomic<std::uint64_t>> used;
+        std::atomic<std::uint64_t> owed{0};
+        ~Debt() { *used -= owed.load(); }
+    };
+    Debt debt;  // before `file`: paid after the file is closed
+    File file;
+    Handle(std::shared_ptr<std::atomic<std::uint64_t>> used, File opened)
+        : debt{std::move(used), 0}, file(std::move(opened)) {}
+};
+using ExtentHandle = Handle<DiskFile>;
+using FileHandle = Handle<BackingFile>;
+
+/// A bounded set of open files, least recently used first out; those in use stay. Not thread-safe.
+template <typename Key, typename File, typename Hash = std::hash<Key>>
+class OpenFiles {
+  public:
+    explicit OpenFiles(std::size_t limit) : limit_(limit) {}
+
+    std::shared_ptr<File> find(const Key& key) {
+        const auto found = files_.find(key);
+        if (found == files_.end()) return nullptr;
+        order_.splice(order_.end(), order_, found->second.place);
+        return found->second.file;
+    }
+    /// The files that had to go are returned, so that they are closed after the caller's lock is.
+    std::vector<std::shared_ptr<File>> put(const Key& key, std::shared_ptr<File> file) {
+        order_.push_back(key);
+        files_[key] = Entry{std::move(file), std::prev(order_.end())};
+        std::vector<std::shared_ptr<File>> closed;
+        for (auto at = order_.begin(); files_.size() > limit_ && at != std::prev(order_.end());) {
+            const auto found = files_.find(*at);
+            if (found->second.file.use_count() > 1) {
+                ++at;
+                continue;
+            }
+            closed.push_back(std::move(found->second.file));
+            files_.erase(found);
+            at = order_.erase(at);
+        }
+        return closed;
+    }
+    std::shared_ptr<File> take(const Key& key) {
+        const auto found = files_.find(key);
+        if (found == files_.end()) return nullptr;
+        auto file = std::move(found->second.file);
+        order_.erase(found->second.place);
+        files_.erase(found);
+        return file;
+    }
+
+  private:
+    struct Entry {
+        std::shared_ptr<File> file;
+        typename std::list<Key>::iterator place;
+    };
+    std::size_t limit_;
+    std::list<Key> order_;
+    std::unordered_map<Key, Entry, Hash> files_;
+};
+
+/// A unit that left the catalog: readers miss it from now on, its bytes still count until `release`.
+struct Victim {
+    Unit unit;
+    ExtentUuid uuid;  ///< of an extent
+    std::uint64_t bytes = 0;
+    std::shared_ptr<ExtentHandle> extent;  ///< when it was open
+    std::shared_ptr<FileHandle> file;
+};
+
+/// Thread-safe. Opening files happens outside the lock. `used` covers all units, and what is unlinked but
+/// still open. Only the writer thread adds, resizes and takes units.
+class Catalog {
+  public:
+    Catalog(std::uint64_t limit, std::filesystem::path extents, std::filesystem::path files);
+
+    [[nodiscard]] std::uint64_t used() const { return used_->load(); }
+    [[nodiscard]] std::filesystem::path extent_path(std::uint64_t number, const ExtentUuid& uuid) const {
+        return extents_dir_ / extent_file_name(number, uuid);
+    }
+    [[nodiscard]] const std::filesystem::path& files_dir() const { return files_dir_; }
+    [[nodiscard]] const std::filesystem::path& extents_dir() const { return extents_dir_; }
+
+    /// `evictable` false: the extent being written; `seal_extent` makes it evictable.
+    void add_extent(std::uint64_t number, const ExtentUuid& uuid, std::uint64_t bytes, bool evictable);
+    void keep_open(std::uint64_t number, std::shared_ptr<ExtentHandle> handle);
+    void seal_extent(std::uint64_t number, std::uint64_t bytes);
+    void add_file(const ContentId& id, std::uint64_t bytes, std::shared_ptr<FileHandle> handle);
+    void resize_file(const ContentId& id, std::uint64_t bytes);
+
+    /// The unit's open file, for reading; counts a use for the policy. `gone`: there is no such unit.
+    /// Null and not gone: it cannot be opened, errno in `error`.
+    struct Lookup {
+        bool gone = false;
+        int error = 0;
+    };
+    std::shared_ptr<ExtentHandle> extent(std::uint64_t number, std::uint64_t tag, Lookup& lookup);
+    /// Whatever its tag; for the writer thread, without counting a use.
+    std::shared_ptr<ExtentHandle> extent_of_number(std::uint64_t number, Lookup& lookup);
+    std::shared_ptr<FileHandle> file(const ContentId& id, Lookup& lookup, bool count_use = true);
+
+    [[nodiscard]] bool has_extent(std::uint64_t number, std::uint64_t tag) const;
+    [[nodiscard]] ExtentUuid uuid(std::uint64_t number) const;  ///< zeros when there is no such extent
+    [[nodiscard]] bool has_file(const ContentId& id) const;
+    [[nodiscard]] std::uint64_t file_bytes(const ContentId& id) const;
+    [[nodiscard]] std::size_t units() const;
+
+    /// What the policy gives up next, `keep` excepted.
+    std::optional<Victim> take_next(const std::optional<Unit>& keep);
+    std::optional<Victim> take(const Unit& unit);
+    /// After the unlink: the bytes are free, or will be when the last reader closes.
+    void release(Victim victim);
+
+    std::shared_ptr<ExtentHandle> make_handle(DiskFile file) const;
+    std::shared_ptr<FileHandle> make_handle(BackingFile file) const;
+
+  private:
+    struct ExtentInfo {
+        ExtentUuid uuid;
+        std::uint64_t bytes = 0;
+    };
+    struct FileInfo {
+        std::uint64_t bytes = 0;
+        std::uint64_t generation = 0;  ///< tells a file from a later one of the same object
+    };
+    std::shared_ptr<ExtentHandle> open_extent(std::uint64_t number, const ExtentUuid& uuid, Lookup& lookup)
+        TIERFS_EXCLUDES(mutex_);
+    std::optional<Victim> take_locked(const Unit& unit) TIERFS_REQUIRES(mutex_);
+
+    const std::filesystem::path extents_dir_, files_dir_;
+    const std::shared_ptr<std::atomic<std::uint64_t>> used_;
+    mutable Mutex mutex_;
+    std::unordered_map<std::uint64_t, ExtentInfo> extents_ TIERFS_GUARDED_BY(mutex_);
+    std::unordered_map<ContentId, FileInfo> files_ TIERFS_GUARDED_BY(mutex_);
+    OpenFiles<std::uint64_t, ExtentHandle> open_extents_ TIERFS_GUARDED_BY(mutex_);
+    OpenFiles<ContentId, FileHandle> open_files_ TIERFS_GUARDED_BY(mutex_);
+    S3Fifo<Unit, UnitHash> policy_ TIERFS_GUARDED_BY(mutex_);
+    std::uint64_t generation_ TIERFS_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace tierfs

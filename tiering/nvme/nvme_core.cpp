@@ -1,0 +1,71 @@
+#include "tiering/nvme/nvme_core.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "config/log.hpp"
+
+namespace tierfs {
+
+NvmeCore::NvmeCore(const NvmeOptions& given, NvmeHooks given_hooks, Index& given_index)
+    : options(given),
+      hooks(std::move(given_hooks)),
+      index(given_index),
+      extent_size(align_down(std::clamp<std::uint64_t>(given.limit / 64, 1 << 20, 64 << 20))),
+      max_packed(std::min({given.pack_max_object, std::uint64_t{kMaxPackedObject},
+                           extent_size - std::uint64_t{kDiskAlignment}})),
+      catalog(given.limit, given.directory / "extents", given.directory / "files"),
+      health([this] { return now(); }) {}
+
+std::optional<Location> NvmeCore::find_indexed(const ContentId& id) {
+    const auto found = index.find_location(id);
+    if (!found || !*found) return std::nullopt;
+    return Location::decode(**found);
+}
+
+bool NvmeCore::locate(const ContentId& id, Location& location) {
+    if (locations.find(id, location)) return true;
+    const auto found = find_indexed(id);
+    if (!found) return false;
+    location = *found;
+    locations.put(id, location);
+    return true;
+}
+
+bool NvmeCore::store_location(const ContentId& id, const Location& location) {
+    auto batch = index.batch();
+    batch->put_location(id, location.encode());
+    if (const auto done = index.commit(std::move(batch)); !done) {
+        log::warning("NVMe tier: " + done.error().message);
+        return false;
+    }
+    locations.put(id, location);
+    return true;
+}
+
+void NvmeCore::erase_location(const ContentId& id) {
+    auto batch = index.batch();
+    batch->erase_location(id);
+    if (const auto done = index.commit(std::move(batch)); !done) {
+        log::warning("NVMe tier: " + done.error().message);
+    }
+    locations.forget(id);  // after the index, where a reader may just have found it
+}
+
+void NvmeCore::write_failed(const Error& error) {
+    if (health.write_failed()) log_state(error.message);
+}
+
+void NvmeCore::write_succeeded() {
+    if (health.write_succeeded()) log_state("a write succeeded");
+}
+
+void NvmeCore::read_failed(int code) {
+    if (health.read_failed()) log_state(system_error(code, options.directory.native()).message);
+}
+
+void NvmeCore::log_state(const std::string& cause) const {
+    log::warning("NVMe tier " + options.directory.native() + " is " + health.state_name() + ": " + cause);
+}
+
+}  // namespace tierfs

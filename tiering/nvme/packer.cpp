@@ -1,0 +1,142 @@
+#include "tiering/nvme/packer.hpp"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "config/log.hpp"
+
+namespace tierfs {
+namespace {
+
+constexpr std::chrono::seconds kLongestWait{1};
+
+Result<ExtentUuid> new_uuid() {
+    ExtentUuid uuid;
+    if (::getrandom(&uuid, sizeof uuid, 0) != static_cast<ssize_t>(sizeof uuid)) {
+        return fail(system_error(errno, "getrandom"));
+    }
+    return uuid;
+}
+
+}  // namespace
+
+std::uint64_t Packer::room() const {
+    return active_ ? core_.extent_size - active_->end : core_.extent_size;
+}
+
+void Packer::add(const ContentId& id, std::span<const std::span<const std::byte>> pieces) {
+    if (chunk_.empty()) chunk_.start(room());
+    bool added = chunk_.add(id, pieces);
+    if (!added && !chunk_.empty()) {
+        flush();
+        chunk_.start(room());
+        added = chunk_.add(id, pieces);
+    }
+    if (!added) {
+        retire();
+        chunk_.start(room());
+        added = chunk_.add(id, pieces);
+    }
+    if (added && chunk_.table().entries.size() == 1) first_entry_ = core_.now();
+}
+
+std::optional<Health::Clock::time_point> Packer::deadline() const {
+    if (chunk_.empty()) return std::nullopt;
+    return first_entry_ + kLongestWait;
+}
+
+Result<void> Packer::create_extent() {
+    if (const int code = core_.fault(DiskOperation::create); code != 0) {
+        return fail(system_error(code, "create extent"));
+    }
+    const auto uuid = new_uuid();
+    if (!uuid) return fail(uuid.error());
+    if (auto done = space_.make_room(core_.extent_size); !done) return done;
+    const std::uint64_t number = next_number_++;
+    const auto path = core_.catalog.extent_path(number, *uuid);
+    auto file = DiskFile::open(path, {.write = true, .create = true, .truncate = true});
+    if (!file) return fail(file.error());
+    auto reserved = file->preallocate(core_.extent_size);
+    if (!reserved && (reserved.error().code == EOPNOTSUPP || reserved.error().code == ENOSYS)) {
+        reserved = file->truncate(core_.extent_size);
+    }
+    const auto sizes = file->sizes();
+    if (!reserved || !sizes) {
+        std::error_code ignored;  // the first error is the one to report
+        std::filesystem::remove(path, ignored);
+        return fail(reserved ? sizes.error() : reserved.error());
+    }
+    auto handle = core_.catalog.make_handle(std::move(*file));
+    core_.catalog.add_extent(number, *uuid, std::max(core_.extent_size, sizes->allocated), false);
+    core_.catalog.keep_open(number, handle);
+    active_ = Active{number, *uuid, std::move(handle), 0, 0};
+    return {};
+}
+
+Result<void> Packer::write_chunk() {
+    if (!active_) {
+        if (auto created = create_extent(); !created) return created;
+    }
+    if (const int code = core_.fault(DiskOperation::write); code != 0) {
+        return fail(system_error(code, active_->handle->file.path()));
+    }
+    const auto bytes = chunk_.finish(active_->uuid, active_->chunks, active_->end);
+    return active_->handle->file.write(bytes, active_->end);
+}
+
+void Packer::commit_chunk() {
+    const ChunkTable& table = chunk_.table();
+    auto batch = core_.index.batch();
+    for (const ChunkEntry& entry : table.entries) {
+        batch->put_location(entry.id, Location::of_entry(active_->number, table, entry).encode());
+    }
+    const auto done = core_.index.commit(std::move(batch));
+    if (!done) log::warning("NVMe tier: " + done.error().message);
+    for (const ChunkEntry& entry : table.entries) {
+        // A reader that found nothing or an older place may have left that in the cache.
+        core_.locations.forget(entry.id);
+    }
+    core_.counters.written_bytes += table.table_bytes + table.data_bytes;
+    active_->end = table.end();
+    ++active_->chunks;
+}
+
+void Packer::flush() {
+    if (chunk_.empty()) return;
+    auto written = write_chunk();
+    if (!written && written.error().code == ENOSPC && space_.evict_one()) written = write_chunk();
+    if (written) {
+        commit_chunk();
+        core_.write_succeeded();
+    } else {
+        core_.write_failed(written.error());
+        retire();
+    }
+    chunk_.clear();
+}
+
+void Packer::retire() {
+    if (!active_) return;
+    const Active extent = std::move(*active_);
+    active_.reset();
+    if (extent.end == 0) {
+        core_.catalog.seal_extent(extent.number, core_.extent_size);
+        space_.drop(Unit::extent(extent.number));
+        return;
+    }
+    std::uint64_t bytes = core_.extent_size;
+    if (extent.handle->file.truncate(extent.end)) {
+        const auto sizes = extent.handle->file.sizes();
+        if (sizes) bytes = std::max(sizes->size, sizes->allocated);
+    }
+    core_.catalog.seal_extent(extent.number, bytes);
+}
+
+void Packer::seal() {
+    flush();
+    retire();
+}
+
+}  // namespace tierfs

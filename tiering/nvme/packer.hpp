@@ -1,0 +1,53 @@
+// Writes small objects into extents. Internal to tiering/nvme; for the writer thread alone.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "tiering/extent/chunk_writer.hpp"
+#include "tiering/nvme/space.hpp"
+
+namespace tierfs {
+
+class Packer {
+  public:
+    Packer(NvmeCore& core, SpaceKeeper& space, std::uint64_t next_number)
+        : core_(core), space_(space), next_number_(next_number) {}
+
+    /// Takes a copy of a whole object (at most NvmeCore::max_packed bytes) into the chunk under way.
+    void add(const ContentId& id, std::span<const std::span<const std::byte>> pieces);
+
+    [[nodiscard]] bool holds(const ContentId& id) const { return chunk_.holds(id); }
+    /// When the chunk under way wants to be written; nothing while it is empty.
+    [[nodiscard]] std::optional<Health::Clock::time_point> deadline() const;
+
+    /// Writes the chunk under way: data first, then its L records. On a fault the chunk is lost.
+    void flush();
+
+    /// Flushes, and gives the unused end of the extent back.
+    void seal();
+
+  private:
+    struct Active {
+        std::uint64_t number = 0;
+        ExtentUuid uuid;
+        std::shared_ptr<ExtentHandle> handle;
+        std::uint64_t end = 0;  ///< where the next chunk goes
+        std::uint32_t chunks = 0;
+    };
+    [[nodiscard]] std::uint64_t room() const;
+    Result<void> create_extent();
+    Result<void> write_chunk();
+    void commit_chunk();
+    void retire();
+
+    NvmeCore& core_;
+    SpaceKeeper& space_;
+    std::uint64_t next_number_;
+    std::optional<Active> active_;
+    ChunkWriter chunk_;
+    Health::Clock::time_point first_entry_;
+};
+
+}  // namespace tierfs

@@ -1,0 +1,107 @@
+#include "tiering/nvme/space.hpp"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "config/log.hpp"
+#include "tiering/extent/scan.hpp"
+
+namespace tierfs {
+namespace {
+
+constexpr std::uint64_t kReserve = 64 << 20;
+
+struct FreeSpace {
+    std::uint64_t available = 0;
+    std::uint64_t reserve = 0;
+};
+
+std::optional<FreeSpace> free_space(const std::filesystem::path& directory) {
+    struct statvfs status {};
+    if (::statvfs(directory.c_str(), &status) != 0) return std::nullopt;
+    return FreeSpace{std::uint64_t{status.f_bavail} * status.f_frsize,
+                     std::min(std::uint64_t{status.f_blocks} * status.f_frsize / 50, kReserve)};
+}
+
+}  // namespace
+
+Result<void> SpaceKeeper::make_room(std::uint64_t bytes, const std::optional<Unit>& keep) {
+    while (core_.catalog.used() + bytes > core_.options.limit) {
+        if (!evict_one(keep)) return fail(ENOSPC, core_.options.directory.native() + ": nothing to evict");
+    }
+    auto space = free_space(core_.options.directory);
+    while (space && space->available < bytes + space->reserve && evict_one(keep)) {
+        space = free_space(core_.options.directory);
+    }
+    return {};
+}
+
+bool SpaceKeeper::evict_one(const std::optional<Unit>& keep) {
+    auto victim = core_.catalog.take_next(keep);
+    if (!victim) return false;
+    evict(std::move(*victim));
+    return true;
+}
+
+void SpaceKeeper::drop(const Unit& unit) {
+    auto victim = core_.catalog.take(unit);
+    if (victim) evict(std::move(*victim));
+}
+
+void SpaceKeeper::erase_entries(const Victim& victim) {
+    const std::uint64_t number = victim.unit.id.low;
+    std::optional<DiskFile> opened;
+    const DiskFile* file = nullptr;
+    if (victim.extent) {
+        file = &victim.extent->file;
+    } else if (auto result = DiskFile::open(core_.catalog.extent_path(number, victim.uuid), {})) {
+        file = &opened.emplace(std::move(*result));
+    }
+    if (file == nullptr) return;  // its records are erased when somebody asks for them
+    auto batch = core_.index.batch();
+    const auto scanned = scan_extent(*file, victim.uuid, [&](const ChunkTable& table) {
+        for (const ChunkEntry& entry : table.entries) {
+            const auto location = core_.find_indexed(entry.id);
+            core_.locations.forget(entry.id);
+            if (location && location->kind == Location::Kind::extent_entry && location->extent == number &&
+                location->extent_tag == victim.uuid.low) {
+                batch->erase_location(entry.id);
+            }
+        }
+        return true;
+    });
+    if (!scanned) log::warning("NVMe tier: " + scanned.error().message);
+    if (const auto done = core_.index.commit(std::move(batch)); !done) {
+        log::warning("NVMe tier: " + done.error().message);
+    }
+}
+
+void SpaceKeeper::evict(Victim victim) {
+    if (victim.unit.is_extent) {
+        erase_entries(victim);
+    } else {
+        const auto location = core_.find_indexed(victim.unit.id);
+        if (location && location->kind == Location::Kind::backing_file) core_.erase_location(victim.unit.id);
+    }
+    if (core_.hooks.before_unlink) core_.hooks.before_unlink();
+    Result<void> removed;
+    if (victim.unit.is_extent) {
+        const auto path = core_.catalog.extent_path(victim.unit.id.low, victim.uuid);
+        std::error_code error;
+        std::filesystem::remove(path, error);
+        if (error) removed = fail(system_error(error.value(), path.native()));
+    } else {
+        removed = BackingFile::remove(core_.catalog.files_dir(), victim.unit.id);
+    }
+    if (!removed) {
+        // What cannot be unlinked goes on taking space, and goes on being counted.
+        core_.write_failed(removed.error());
+        return;
+    }
+    core_.counters.evicted_bytes += victim.bytes;
+    core_.catalog.release(std::move(victim));
+}
+
+}  // namespace tierfs

@@ -1,0 +1,33 @@
+// Keeps the tier under its limit. Internal to tiering/nvme; for the writer thread alone.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "tiering/nvme/nvme_core.hpp"
+
+namespace tierfs {
+
+class SpaceKeeper {
+  public:
+    explicit SpaceKeeper(NvmeCore& core) : core_(core) {}
+
+    /// Evicts until `bytes` more fit under the limit, and leave 2 % or 64 MiB of the file system (the
+    /// smaller) free where that can be had. `keep` is not evicted. Errors: ENOSPC, there is not enough to
+    /// evict.
+    Result<void> make_room(std::uint64_t bytes, const std::optional<Unit>& keep = std::nullopt);
+
+    /// False: nothing can be evicted.
+    bool evict_one(const std::optional<Unit>& keep = std::nullopt);
+
+    /// Takes this unit out: its L records, then its file.
+    void drop(const Unit& unit);
+
+  private:
+    void evict(Victim victim);
+    void erase_entries(const Victim& victim);
+
+    NvmeCore& core_;
+};
+
+}  // namespace tierfs

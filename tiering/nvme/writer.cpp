@@ -1,0 +1,247 @@
+#include "tiering/nvme/writer.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+namespace tierfs {
+namespace {
+
+/// Reports of readers wait in the queue without a buffer that bounds them.
+constexpr std::size_t kMostReports = 16384;
+/// While there is other work, one unit is adopted for so many tasks.
+constexpr unsigned kTasksPerAdoption = 16;
+constexpr std::chrono::milliseconds kTick{250};
+
+std::uint64_t total_size(const std::vector<BufferPtr>& data) {
+    std::uint64_t total = 0;
+    for (const auto& buffer : data) total += buffer ? buffer->bytes().size() : 0;
+    return total;
+}
+
+}  // namespace
+
+NvmeWriter::NvmeWriter(NvmeCore& core, FoundUnits found)
+    : core_(core),
+      space_(core),
+      packer_(core, space_, found.next_number),
+      files_(core, space_),
+      to_adopt_(found.units.rbegin(), found.units.rend()),  // newest first: likeliest to be wanted
+      thread_([this] { run(); }) {}
+
+NvmeWriter::~NvmeWriter() {
+    close();
+}
+
+void NvmeWriter::admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
+                       std::vector<BufferPtr> data) {
+    const std::uint64_t length = total_size(data);
+    if (length == 0 || offset % kBlockSize != 0 || offset > object_size || length > object_size - offset)
+        return;
+    if ((offset + length) % kBlockSize != 0 && offset + length != object_size) return;
+    if (object_size > core_.options.limit / 2 || !core_.health.may_write()) return;
+    if (object_size <= core_.max_packed && length != object_size) return;
+    Task task;
+    task.kind = Task::Kind::admit;
+    task.id = id;
+    task.object_size = object_size;
+    task.offset = offset;
+    task.length = length;
+    task.data = std::move(data);
+    {
+        MutexLock lock(mutex_);
+        if (closed_ || !queued_.insert(Piece{id, offset, length}).second) return;
+        queue_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+}
+
+void NvmeWriter::erase(const ContentId& id) {
+    Task task;
+    task.kind = Task::Kind::erase;
+    task.id = id;
+    {
+        MutexLock lock(mutex_);
+        if (closed_) return;
+        queue_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+}
+
+void NvmeWriter::distrust(const ContentId& id, const Location& seen, std::uint64_t offset,
+                          std::uint64_t length) {
+    Task task;
+    task.kind = Task::Kind::distrust;
+    task.id = id;
+    task.seen = seen;
+    task.offset = offset;
+    task.length = length;
+    {
+        MutexLock lock(mutex_);
+        if (closed_ || queue_.size() >= kMostReports) return;
+        queue_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+}
+
+void NvmeWriter::flush() {
+    MutexLock lock(mutex_);
+    if (closed_) return;
+    Task task;
+    task.ticket = ++flushes_asked_;
+    const std::uint64_t ticket = task.ticket;
+    queue_.push_back(std::move(task));
+    wake_.notify_one();
+    while (flushes_done_ < ticket && !ended_) lock.wait(done_);
+}
+
+void NvmeWriter::close() {
+    stop(true);
+}
+
+void NvmeWriter::abandon() {
+    stop(false);
+}
+
+void NvmeWriter::stop(bool orderly) {
+    {
+        MutexLock lock(mutex_);
+        closed_ = true;
+        stop_ = true;
+        abandon_ = abandon_ || !orderly;
+    }
+    wake_.notify_all();
+    std::call_once(joined_, [this] { thread_.join(); });
+}
+
+NvmeWriter::Next NvmeWriter::next_task(Task& task) {
+    MutexLock lock(mutex_);
+    while (queue_.empty() && !stop_) {
+        const auto deadline = packer_.deadline();
+        if (!to_adopt_.empty() || (deadline && *deadline <= core_.now())) return Next::idle;
+        if (deadline) {
+            // In short steps: the hook's clock need not run with the real one.
+            (void)lock.wait_for(wake_, kTick);
+        } else {
+            lock.wait(wake_);
+        }
+    }
+    if (abandon_ || queue_.empty()) return Next::stop;
+    task = std::move(queue_.front());
+    queue_.pop_front();
+    return Next::task;
+}
+
+void NvmeWriter::idle_work() {
+    const auto deadline = packer_.deadline();
+    if (deadline && *deadline <= core_.now()) packer_.flush();
+    if (!to_adopt_.empty()) {
+        const Unit unit = to_adopt_.front();
+        to_adopt_.pop_front();
+        adopt_unit(core_, space_, unit);
+    }
+}
+
+void NvmeWriter::run() {
+    // A limit that was lowered since the last run is met before anything else.
+    while (core_.catalog.used() > core_.options.limit && space_.evict_one()) {
+    }
+    while (true) {
+        Task task;
+        const Next next = next_task(task);
+        if (next == Next::stop) break;
+        if (next == Next::idle) {
+            idle_work();
+            continue;
+        }
+        work(task);
+        if (++since_adopted_ >= kTasksPerAdoption) {
+            since_adopted_ = 0;
+            idle_work();
+        }
+    }
+    bool orderly = false;
+    {
+        MutexLock lock(mutex_);
+        orderly = !abandon_;
+    }
+    if (orderly) packer_.seal();
+    MutexLock lock(mutex_);
+    queue_.clear();
+    queued_.clear();
+    ended_ = true;
+    lock.unlock();
+    done_.notify_all();
+}
+
+void NvmeWriter::work(Task& task) {
+    switch (task.kind) {
+        case Task::Kind::admit: {
+            store(task);
+            task.data.clear();  // memory goes back before the piece may be queued again
+            MutexLock lock(mutex_);
+            queued_.erase(Piece{task.id, task.offset, task.length});
+            break;
+        }
+        case Task::Kind::erase:
+            erase_object(task.id);
+            break;
+        case Task::Kind::distrust:
+            review(task);
+            break;
+        case Task::Kind::flush: {
+            packer_.flush();
+            MutexLock lock(mutex_);
+            flushes_done_ = std::max(flushes_done_, task.ticket);
+            lock.unlock();
+            done_.notify_all();
+            break;
+        }
+    }
+}
+
+void NvmeWriter::store(Task& task) {
+    if (!core_.health.may_write()) return;
+    std::vector<std::span<const std::byte>> pieces;
+    pieces.reserve(task.data.size());
+    for (const auto& buffer : task.data) {
+        if (buffer && !buffer->bytes().empty()) pieces.push_back(buffer->bytes());
+    }
+    const auto known = core_.find_indexed(task.id);
+    if (known && known->object_size == task.object_size && known->kind == Location::Kind::extent_entry &&
+        core_.catalog.has_extent(known->extent, known->extent_tag)) {
+        return;
+    }
+    const bool in_file =
+        known && known->kind == Location::Kind::backing_file && core_.catalog.has_file(task.id);
+    if (task.object_size <= core_.max_packed && !in_file) {
+        if (!packer_.holds(task.id)) packer_.add(task.id, pieces);
+    } else {
+        files_.write(task.id, task.object_size, task.offset, pieces);
+    }
+}
+
+void NvmeWriter::erase_object(const ContentId& id) {
+    if (packer_.holds(id)) packer_.flush();
+    if (core_.catalog.has_file(id)) {
+        files_.forget(id);
+        space_.drop(Unit::file(id));
+    }
+    if (core_.find_indexed(id)) core_.erase_location(id);
+}
+
+void NvmeWriter::review(const Task& task) {
+    const auto now = core_.find_indexed(task.id);
+    core_.locations.forget(task.id);
+    if (!now || now->kind != task.seen->kind) return;
+    if (now->kind == Location::Kind::extent_entry) {
+        if (*now == *task.seen) core_.erase_location(task.id);
+        return;
+    }
+    if (!core_.catalog.has_file(task.id)) {
+        core_.erase_location(task.id);
+        return;
+    }
+    files_.drop_blocks(task.id, task.offset, task.length);
+}
+
+}  // namespace tierfs

@@ -1,0 +1,94 @@
+// The writer thread of the NVMe tier: everything that changes files or L records happens on it, in order.
+// Internal to tiering/nvme.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "tiering/nvme/adopt.hpp"
+#include "tiering/nvme/file_writer.hpp"
+#include "tiering/nvme/packer.hpp"
+
+namespace tierfs {
+
+/// Public calls are thread-safe and, but for flush, close and abandon, never block for the device.
+class NvmeWriter {
+  public:
+    NvmeWriter(NvmeCore& core, FoundUnits found);
+    ~NvmeWriter();
+    NvmeWriter(const NvmeWriter&) = delete;
+    NvmeWriter& operator=(const NvmeWriter&) = delete;
+
+    void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
+               std::vector<BufferPtr> data);
+    void erase(const ContentId& id);
+    /// A reader found that `seen` leads nowhere or that its bytes do not verify: unless the record has
+    /// changed since, it is erased (extents) or the range marked absent (backing files).
+    void distrust(const ContentId& id, const Location& seen, std::uint64_t offset, std::uint64_t length);
+    void flush();
+    void close();
+    void abandon();
+
+  private:
+    struct Task {
+        enum class Kind : std::uint8_t { admit, erase, distrust, flush };
+        Kind kind = Kind::flush;
+        ContentId id;
+        std::uint64_t object_size = 0;
+        std::uint64_t offset = 0;
+        std::uint64_t length = 0;
+        std::vector<BufferPtr> data;
+        std::optional<Location> seen;
+        std::uint64_t ticket = 0;
+    };
+    /// A piece of an object on its way, so that it is not queued twice.
+    struct Piece {
+        ContentId id;
+        std::uint64_t offset = 0, length = 0;
+        friend bool operator==(const Piece&, const Piece&) = default;
+    };
+    struct PieceHash {
+        std::size_t operator()(const Piece& piece) const noexcept {
+            return std::hash<ContentId>()(piece.id) ^ (piece.offset * 0x9E3779B97F4A7C15U) ^ piece.length;
+        }
+    };
+
+    void run();
+    enum class Next : std::uint8_t { task, idle, stop };
+    Next next_task(Task& task);
+    void idle_work();
+    void work(Task& task);
+    void store(Task& task);
+    void erase_object(const ContentId& id);
+    void review(const Task& task);
+    void stop(bool orderly);
+
+    NvmeCore& core_;
+    // Of the writer thread alone, from its start to its end:
+    SpaceKeeper space_;
+    Packer packer_;
+    FileWriter files_;
+    std::deque<Unit> to_adopt_;
+    unsigned since_adopted_ = 0;
+
+    Mutex mutex_;
+    std::condition_variable wake_, done_;
+    std::deque<Task> queue_ TIERFS_GUARDED_BY(mutex_);
+    std::unordered_set<Piece, PieceHash> queued_ TIERFS_GUARDED_BY(mutex_);
+    std::uint64_t flushes_asked_ TIERFS_GUARDED_BY(mutex_) = 0;
+    std::uint64_t flushes_done_ TIERFS_GUARDED_BY(mutex_) = 0;
+    bool closed_ TIERFS_GUARDED_BY(mutex_) = false;   ///< takes nothing any more
+    bool stop_ TIERFS_GUARDED_BY(mutex_) = false;     ///< ends when the queue is empty
+    bool abandon_ TIERFS_GUARDED_BY(mutex_) = false;  ///< ends at once
+    bool ended_ TIERFS_GUARDED_BY(mutex_) = false;    ///< the thread does no more work
+    std::once_flag joined_;
+    std::thread thread_;  // last: starts when all else stands
+};
+
+}  // namespace tierfs

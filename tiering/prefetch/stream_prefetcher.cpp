@@ -1,0 +1,219 @@
+#include "tiering/prefetch/stream_prefetcher.hpp"
+
+#include <algorithm>
+
+namespace tierfs {
+
+namespace {
+/// From so many seeks without as many continued reads on, an object counts as read at random.
+constexpr std::uint32_t kManySeeks = 4;
+constexpr std::chrono::seconds kSweepEvery{1};
+/// How far apart reads of one stream may arrive: the kernel has at most some megabytes under way.
+constexpr std::uint64_t kReorder = 8 << 20;
+}  // namespace
+
+StreamPrefetcher::StreamPrefetcher(const PrefetchLimits& limits) : limits_(limits) {}
+
+std::uint64_t StreamPrefetcher::window_limit() const {
+    const std::uint64_t share = limits_.all_streams / std::max(1U, active_.load(std::memory_order_relaxed));
+    return std::max(limits_.unit, std::min(limits_.window, share));
+}
+
+void StreamPrefetcher::set_window(Cursor& cursor, std::uint64_t window) {
+    if ((cursor.window > 0) != (window > 0)) {
+        if (window > 0) {
+            active_.fetch_add(1, std::memory_order_relaxed);
+        } else {
+            active_.fetch_sub(1, std::memory_order_relaxed);
+        }
+    }
+    cursor.window = window;
+}
+
+StreamPrefetcher::Stream& StreamPrefetcher::stream_of(Shard& shard, const ObjectRef& object) {
+    const auto found = shard.streams.find(object.content);
+    if (found != shard.streams.end()) {
+        shard.recent.splice(shard.recent.begin(), shard.recent, found->second);
+        return *found->second;
+    }
+    if (shard.streams.size() >= kObjects / shards_.size()) {
+        // One that is being issued has its issuer's promise to look again; the next older will do.
+        for (auto victim = std::prev(shard.recent.end()); victim != shard.recent.begin(); --victim) {
+            if (victim->issuing) continue;
+            for (Cursor& cursor : victim->cursors) set_window(cursor, 0);
+            shard.streams.erase(victim->id);
+            shard.recent.erase(victim);
+            break;
+        }
+    }
+    shard.recent.emplace_front();
+    Stream& stream = shard.recent.front();
+    stream.id = object.content;
+    stream.size = object.size;
+    shard.streams.emplace(object.content, shard.recent.begin());
+    return stream;
+}
+
+void StreamPrefetcher::sweep(Shard& shard, Clock::time_point now) {
+    if (now - shard.swept < kSweepEvery) return;
+    shard.swept = now;
+    for (Stream& stream : shard.recent) {
+        std::erase_if(stream.cursors, [&](Cursor& cursor) {
+            if (now - cursor.last_read < limits_.idle) return false;
+            set_window(cursor, 0);
+            return true;
+        });
+    }
+}
+
+bool StreamPrefetcher::belongs(const Cursor& cursor, std::uint64_t begin, std::uint64_t end) const {
+    const std::uint64_t reach = std::max(std::min(cursor.window, kReorder), limits_.unit);
+    if (begin + reach < cursor.position) return false;                 // from the past: another pass
+    if (begin <= cursor.position && end >= cursor.begin) return true;  // touches what was read
+    if (cursor.window == 0 || begin < cursor.begin) return false;
+    // A gap is filled by reads on their way to us, if this is a stream: most of the run has been read.
+    return begin - cursor.position <= reach && 2 * (cursor.consumed + end - begin) >= end - cursor.dense_from;
+}
+
+void StreamPrefetcher::take_in(Cursor& cursor, std::uint64_t begin, std::uint64_t end) const {
+    if (begin < cursor.begin) {
+        cursor.begin = begin;
+        cursor.dense_from = std::min(cursor.dense_from, begin);
+        if (cursor.window == 0) cursor.next_unit = begin / limits_.unit;
+    }
+    cursor.position = std::max(cursor.position, end);
+    const std::uint64_t span = cursor.position - cursor.dense_from;
+    cursor.consumed = std::min(cursor.consumed + end - begin, span);
+    if (span > 2 * kReorder) {  // what was read long ago does not make today's reads dense
+        cursor.dense_from += span / 2;
+        cursor.consumed /= 2;
+    }
+}
+
+PrefetchAdvice StreamPrefetcher::advance(Stream& stream, Cursor& cursor, std::uint64_t begin,
+                                         std::uint64_t end) {
+    const bool onward = end > cursor.position;
+    take_in(cursor, begin, end);
+    if (onward) {
+        ++cursor.run;
+        ++stream.continued;
+    }
+    const unsigned needed = stream.seeks >= kManySeeks && stream.seeks > stream.continued ? 2 : 1;
+    if (onward && (cursor.window > 0 || cursor.run >= needed)) {
+        set_window(cursor, std::clamp(cursor.window * 2, limits_.unit, window_limit()));
+    } else if (begin == 0 && cursor.window == 0) {
+        set_window(cursor, limits_.unit);
+    }
+    cursor.next_unit = std::max(cursor.next_unit, cursor.position / limits_.unit);
+    const PrefetchAdvice advice{cursor.window > 0, cursor.begin};
+    if (cursor.position >= stream.size && cursor.next_unit * limits_.unit >= stream.size) {
+        set_window(cursor, 0);
+        std::erase_if(stream.cursors, [&](const Cursor& other) { return &other == &cursor; });
+    }
+    return advice;
+}
+
+PrefetchAdvice StreamPrefetcher::open(Stream& stream, std::uint64_t begin, std::uint64_t end,
+                                      Clock::time_point now) {
+    if (begin != 0) ++stream.seeks;
+    if (stream.cursors.size() >= kCursors) {
+        const auto oldest =
+            std::min_element(stream.cursors.begin(), stream.cursors.end(),
+                             [](const Cursor& a, const Cursor& b) { return a.last_used < b.last_used; });
+        set_window(*oldest, 0);
+        stream.cursors.erase(oldest);
+    }
+    Cursor cursor;
+    cursor.begin = begin;
+    cursor.position = end;
+    cursor.dense_from = begin;
+    cursor.consumed = end - begin;
+    cursor.last_used = stream.reads;
+    cursor.last_read = now;
+    cursor.next_unit = begin / limits_.unit;
+    if (begin == 0) set_window(cursor, std::min(limits_.unit, window_limit()));
+    stream.cursors.push_back(cursor);
+    return PrefetchAdvice{begin == 0, begin};
+}
+
+PrefetchAdvice StreamPrefetcher::observe(const ObjectRef& object, std::uint64_t begin, std::uint64_t end,
+                                         Clock::time_point now) {
+    Shard& shard = shard_of(object.content);
+    MutexLock lock(shard.mutex);
+    sweep(shard, now);
+    Stream& stream = stream_of(shard, object);
+    ++stream.reads;
+    for (Cursor& cursor : stream.cursors) {
+        if (!belongs(cursor, begin, end)) continue;
+        cursor.last_used = stream.reads;
+        cursor.last_read = now;
+        return advance(stream, cursor, begin, end);
+    }
+    return open(stream, begin, end, now);
+}
+
+bool StreamPrefetcher::begin_issue(const ContentId& id) {
+    Shard& shard = shard_of(id);
+    MutexLock lock(shard.mutex);
+    const auto found = shard.streams.find(id);
+    if (found == shard.streams.end()) return false;
+    Stream& stream = *found->second;
+    if (stream.issuing) {
+        stream.again = true;
+        return false;
+    }
+    stream.issuing = true;
+    stream.again = false;
+    return true;
+}
+
+std::optional<PrefetchPart> StreamPrefetcher::next(const ContentId& id) {
+    Shard& shard = shard_of(id);
+    MutexLock lock(shard.mutex);
+    const auto found = shard.streams.find(id);
+    if (found == shard.streams.end()) return std::nullopt;
+    Stream& stream = *found->second;
+    for (Cursor& cursor : stream.cursors) {
+        if (cursor.window == 0) continue;
+        const std::uint64_t window = std::min(cursor.window, window_limit());
+        const std::uint64_t start = cursor.next_unit * limits_.unit;
+        if (start >= stream.size || start >= cursor.position + window) continue;
+        return PrefetchPart{cursor.next_unit++, cursor.begin};
+    }
+    return std::nullopt;
+}
+
+void StreamPrefetcher::put_back(const ContentId& id, std::uint64_t unit) {
+    Shard& shard = shard_of(id);
+    MutexLock lock(shard.mutex);
+    const auto found = shard.streams.find(id);
+    if (found == shard.streams.end()) return;
+    for (Cursor& cursor : found->second->cursors) {
+        if (cursor.window > 0 && cursor.next_unit == unit + 1) cursor.next_unit = unit;
+    }
+}
+
+bool StreamPrefetcher::end_issue(const ContentId& id) {
+    Shard& shard = shard_of(id);
+    MutexLock lock(shard.mutex);
+    const auto found = shard.streams.find(id);
+    if (found == shard.streams.end()) return false;
+    Stream& stream = *found->second;
+    if (stream.again) {
+        stream.again = false;
+        return true;
+    }
+    stream.issuing = false;
+    return false;
+}
+
+void StreamPrefetcher::forget(const ContentId& id) {
+    Shard& shard = shard_of(id);
+    MutexLock lock(shard.mutex);
+    const auto found = shard.streams.find(id);
+    if (found == shard.streams.end()) return;
+    for (Cursor& cursor : found->second->cursors) set_window(cursor, 0);
+    found->second->cursors.clear();
+}
+
+}  // namespace tierfs

@@ -1,0 +1,115 @@
+// prefetch/: sees every read of a large object and says what will be wanted next. Decides only; Store
+// fetches.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "config/mutex.hpp"
+#include "tiering/object.hpp"
+
+namespace tierfs {
+
+struct PrefetchLimits {
+    std::uint64_t unit = 1 << 20;           ///< bytes of one part; windows start with one
+    std::uint64_t window = 64 << 20;        ///< the largest window of one stream
+    std::uint64_t all_streams = 1 << 30;    ///< windows of all active streams together
+    std::chrono::milliseconds idle{10000};  ///< a stream not read for so long is over
+};
+
+struct PrefetchAdvice {
+    bool sequential = false;
+    std::uint64_t stream_begin = 0;  ///< where the run started: nothing before it is wanted
+};
+
+struct PrefetchPart {
+    std::uint64_t unit = 0;
+    std::uint64_t stream_begin = 0;
+};
+
+/// Recognises sequential runs, several per object, in reads that may arrive out of order (the kernel's
+/// readahead sends many at a time, served by several threads).
+///
+/// A read at offset 0 opens a stream with a window of one part. Elsewhere a run counts as a stream from its
+/// second adjacent read on, or from its third where the object was mostly read at random, since in a small
+/// object chance alone makes neighbours. Each further read of a stream doubles its window up to the limits.
+/// A read that belongs nowhere starts a new cursor, and the least recently used of kCursors goes, with
+/// whatever it had not asked for yet.
+///
+/// Thread-safe; memory is bounded by kObjects objects of kCursors cursors. Time is passed in.
+class StreamPrefetcher {
+  public:
+    using Clock = std::chrono::steady_clock;
+    static constexpr std::size_t kCursors = 8;
+    static constexpr std::size_t kObjects = 2048;
+
+    explicit StreamPrefetcher(const PrefetchLimits& limits);
+
+    /// Takes note of a read of `object` (end at most its size).
+    PrefetchAdvice observe(const ObjectRef& object, std::uint64_t begin, std::uint64_t end,
+                           Clock::time_point now);
+
+    /// Only one thread at a time asks for parts of one object, so that they are requested in order and a
+    /// completion that comes at once does not recurse. False: somebody does already, and will look again.
+    bool begin_issue(const ContentId& id);
+    /// The next part to fetch: a stream's next unit inside its window. Only between begin_ and end_issue.
+    std::optional<PrefetchPart> next(const ContentId& id);
+    /// `unit` could not be fetched now (memory); it is offered again later.
+    void put_back(const ContentId& id, std::uint64_t unit);
+    /// True: something changed meanwhile, ask again (the issue goes on).
+    bool end_issue(const ContentId& id);
+
+    /// Ends all streams of an object: its reads fail.
+    void forget(const ContentId& id);
+
+    [[nodiscard]] unsigned active_streams() const { return active_.load(std::memory_order_relaxed); }
+
+  private:
+    struct Cursor {
+        std::uint64_t begin = 0;                     ///< start of the run
+        std::uint64_t position = 0;                  ///< furthest byte read
+        std::uint64_t dense_from = 0, consumed = 0;  ///< bytes read since dense_from
+        std::uint64_t window = 0;                    ///< 0: not a stream yet
+        std::uint64_t next_unit = 0;
+        unsigned run = 0;  ///< adjacent reads after the first
+        std::uint64_t last_used = 0;
+        Clock::time_point last_read;
+    };
+    struct Stream {
+        ContentId id;
+        std::uint64_t size = 0;
+        std::vector<Cursor> cursors;
+        std::uint64_t reads = 0;  ///< also the clock of last_used
+        std::uint32_t seeks = 0, continued = 0;
+        bool issuing = false, again = false;
+    };
+    struct Shard {
+        Mutex mutex;
+        std::list<Stream> recent TIERFS_GUARDED_BY(mutex);  ///< most recently used first
+        std::unordered_map<ContentId, std::list<Stream>::iterator> streams TIERFS_GUARDED_BY(mutex);
+        Clock::time_point swept TIERFS_GUARDED_BY(mutex){};
+    };
+
+    Shard& shard_of(const ContentId& id) { return shards_[id.low % shards_.size()]; }
+    Stream& stream_of(Shard& shard, const ObjectRef& object) TIERFS_REQUIRES(shard.mutex);
+    void sweep(Shard& shard, Clock::time_point now) TIERFS_REQUIRES(shard.mutex);
+    [[nodiscard]] bool belongs(const Cursor& cursor, std::uint64_t begin, std::uint64_t end) const;
+    PrefetchAdvice advance(Stream& stream, Cursor& cursor, std::uint64_t begin, std::uint64_t end);
+    void take_in(Cursor& cursor, std::uint64_t begin, std::uint64_t end) const;
+    PrefetchAdvice open(Stream& stream, std::uint64_t begin, std::uint64_t end, Clock::time_point now);
+    void set_window(Cursor& cursor, std::uint64_t window);
+    [[nodiscard]] std::uint64_t window_limit() const;
+
+    const PrefetchLimits limits_;
+    std::array<Shard, 8> shards_;
+    std::atomic<unsigned> active_{0};
+};
+
+}  // namespace tierfs

@@ -1,0 +1,226 @@
+#include "tiering/ram/ram_tier.hpp"
+
+#include <algorithm>
+
+namespace tierfs {
+
+RamTier::RamTier(const RamTierOptions& options) : options_(options) {
+    const unsigned count = std::max(1U, options.shards);
+    for (unsigned i = 0; i < count; ++i) shards_.push_back(std::make_unique<Shard>(options.limit / count));
+}
+
+BlockMask RamTier::present(const UnitKey& key) {
+    Shard& shard = shard_of(key);
+    MutexLock lock(shard.mutex);
+    const auto found = shard.entries.find(key);
+    if (found == shard.entries.end()) return 0;
+    BlockMask blocks = 0;
+    for (const Segment& segment : found->second.segments) blocks |= segment.blocks;
+    return blocks;
+}
+
+void RamTier::touched(Shard& shard, Entries::iterator place, BlockMask want, bool to_end) {
+    Entry& entry = place->second;
+    if (!entry.is_ahead) {
+        shard.used.touch(place->first);
+        return;
+    }
+    for (const Segment& segment : entry.segments) {
+        const BlockMask used = segment.buffer->used.load(std::memory_order_relaxed) << segment.first_block;
+        if ((segment.blocks & ~(used | want)) != 0) return;
+    }
+    // Nothing is ahead of the reader any more. Without a tier to keep it in, a reader of small pieces still
+    // needs the rest of the last block.
+    if (options_.limit > 0) {
+        leave_ahead(shard, entry);
+        add_used(shard, place);
+    } else if (to_end) {
+        drop(shard, place);
+    }
+}
+
+void RamTier::insert(const UnitKey& key, const ArenaBufferPtr& buffer, std::uint32_t first_block,
+                     BlockMask blocks, bool ahead) {
+    if (options_.limit == 0 && !ahead) return;
+    Shard& shard = shard_of(key);
+    MutexLock lock(shard.mutex);
+    const auto [place, is_new] = shard.entries.try_emplace(key);
+    Entry& entry = place->second;
+    for (const Segment& segment : entry.segments) blocks &= ~segment.blocks;
+    if (blocks == 0) return;  // so it is not new
+    if (!is_new) {
+        ahead = ahead || entry.is_ahead;
+        if (entry.is_ahead) {
+            leave_ahead(shard, entry);
+        } else if (ahead) {
+            shard.used.erase(key);
+            used_.fetch_sub(entry.bytes, std::memory_order_relaxed);
+        }
+    }
+    const std::uint64_t bytes = buffer->capacity() + kEntryOverhead;
+    entry.segments.push_back(Segment{buffer, blocks, first_block});
+    entry.bytes += bytes;
+    written_.fetch_add(buffer->bytes().size(), std::memory_order_relaxed);
+    if (ahead) {
+        add_ahead(shard, place);
+    } else if (is_new) {
+        add_used(shard, place);
+    } else {
+        shard.used.resize(key, entry.bytes);
+        used_.fetch_add(bytes, std::memory_order_relaxed);
+    }
+}
+
+void RamTier::add_ahead(Shard& shard, Entries::iterator place) {
+    Entry& entry = place->second;
+    entry.is_ahead = true;
+    entry.ahead = shard.ahead.insert(shard.ahead.end(),
+                                     Ahead{place->first, order_.fetch_add(1, std::memory_order_relaxed)});
+    ahead_.fetch_add(entry.bytes, std::memory_order_relaxed);
+    shard.oldest_ahead.store(shard.ahead.front().order, std::memory_order_relaxed);
+}
+
+void RamTier::add_used(Shard& shard, Entries::iterator place) {
+    shard.used.insert(place->first, place->second.bytes);
+    used_.fetch_add(place->second.bytes, std::memory_order_relaxed);
+}
+
+void RamTier::leave_ahead(Shard& shard, Entry& entry) {
+    entry.is_ahead = false;
+    shard.ahead.erase(entry.ahead);
+    ahead_.fetch_sub(entry.bytes, std::memory_order_relaxed);
+    shard.oldest_ahead.store(shard.ahead.empty() ? UINT64_MAX : shard.ahead.front().order,
+                             std::memory_order_relaxed);
+}
+
+void RamTier::drop(Shard& shard, Entries::iterator place) {
+    Entry& entry = place->second;
+    if (entry.is_ahead) {
+        leave_ahead(shard, entry);
+    } else {
+        shard.used.erase(place->first);  // not there any more where S3-FIFO chose it
+        used_.fetch_sub(entry.bytes, std::memory_order_relaxed);
+    }
+    for (const Segment& segment : entry.segments) {
+        evicted_.fetch_add(segment.buffer->bytes().size(), std::memory_order_relaxed);
+    }
+    shard.entries.erase(place);
+}
+
+bool RamTier::evict_ahead() {
+    Shard* oldest = nullptr;
+    std::uint64_t order = UINT64_MAX;
+    for (const auto& shard : shards_) {
+        const std::uint64_t candidate = shard->oldest_ahead.load(std::memory_order_relaxed);
+        if (candidate >= order) continue;
+        order = candidate;
+        oldest = shard.get();
+    }
+    if (oldest == nullptr) return false;
+    MutexLock lock(oldest->mutex);
+    if (oldest->ahead.empty()) return true;  // used meanwhile; the caller looks again
+    const auto place = oldest->entries.find(oldest->ahead.front().key);
+    if (options_.limit == 0) {
+        drop(*oldest, place);
+    } else {
+        leave_ahead(*oldest, place->second);
+        add_used(*oldest, place);
+    }
+    return true;
+}
+
+bool RamTier::evict_used(Shard& shard) {
+    MutexLock lock(shard.mutex);
+    const auto key = shard.used.evict();
+    if (!key) return false;
+    drop(shard, shard.entries.find(*key));
+    return true;
+}
+
+void RamTier::trim() {
+    while (ahead_.load(std::memory_order_relaxed) > options_.ahead_limit && evict_ahead()) {
+    }
+    std::size_t empty = 0;
+    while (used_.load(std::memory_order_relaxed) > options_.limit && empty < shards_.size()) {
+        Shard& shard = *shards_[hand_.fetch_add(1, std::memory_order_relaxed) & (shards_.size() - 1)];
+        empty = evict_used(shard) ? 0 : empty + 1;
+    }
+}
+
+bool RamTier::freeable(const Entry& entry) {
+    return std::any_of(entry.segments.begin(), entry.segments.end(),
+                       [](const Segment& segment) { return segment.buffer.use_count() == 1; });
+}
+
+std::uint64_t RamTier::reclaim_used(Shard& shard, std::uint64_t bytes) {
+    MutexLock lock(shard.mutex);
+    const Entries* const entries = &shard.entries;  // the analysis of locks does not see into the lambda
+    std::uint64_t freed = 0;
+    while (freed < bytes) {
+        const auto key =
+            shard.used.evict([&](const UnitKey& candidate) { return freeable(entries->at(candidate)); });
+        if (!key) break;
+        const auto place = shard.entries.find(*key);
+        freed += place->second.bytes;
+        drop(shard, place);
+    }
+    return freed;
+}
+
+std::uint64_t RamTier::reclaim_ahead(Shard& shard, std::uint64_t bytes) {
+    MutexLock lock(shard.mutex);
+    std::uint64_t freed = 0;
+    for (auto next = shard.ahead.begin(); next != shard.ahead.end() && freed < bytes;) {
+        const auto place = shard.entries.find(next->key);
+        ++next;
+        if (!freeable(place->second)) continue;
+        freed += place->second.bytes;
+        drop(shard, place);
+    }
+    return freed;
+}
+
+std::uint64_t RamTier::let_go_of_held(Shard& shard, std::uint64_t bytes) {
+    MutexLock lock(shard.mutex);
+    std::uint64_t dropped = 0;
+    while (dropped < bytes) {
+        auto place = shard.entries.end();
+        if (const auto key = shard.used.evict()) {
+            place = shard.entries.find(*key);
+        } else if (!shard.ahead.empty()) {
+            place = shard.entries.find(shard.ahead.front().key);
+        } else {
+            break;
+        }
+        dropped += place->second.bytes;
+        drop(shard, place);
+    }
+    return dropped;
+}
+
+std::uint64_t RamTier::reclaim(std::uint64_t bytes, Reclaim depth) {
+    const std::size_t start = hand_.fetch_add(1, std::memory_order_relaxed);
+    const auto over_shards = [&](auto&& reclaim_in) {
+        std::uint64_t sum = 0;
+        for (std::size_t i = 0; i < shards_.size() && sum < bytes; ++i) {
+            sum += reclaim_in(*shards_[(start + i) & (shards_.size() - 1)], bytes - sum);
+        }
+        return sum;
+    };
+    std::uint64_t freed =
+        over_shards([this](Shard& shard, std::uint64_t n) { return reclaim_used(shard, n); });
+    if (freed == 0 && depth != Reclaim::used) {
+        freed = over_shards([this](Shard& shard, std::uint64_t n) { return reclaim_ahead(shard, n); });
+    }
+    if (freed == 0 && depth == Reclaim::held_too) {
+        over_shards([this](Shard& shard, std::uint64_t n) { return let_go_of_held(shard, n); });
+    }
+    return freed;
+}
+
+RamTierStats RamTier::stats() const {
+    return RamTierStats{used_.load(std::memory_order_relaxed), ahead_.load(std::memory_order_relaxed),
+                        evicted_.load(std::memory_order_relaxed), written_.load(std::memory_order_relaxed)};
+}
+
+}  // namespace tierfs

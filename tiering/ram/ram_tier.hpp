@@ -1,0 +1,131 @@
+// The RAM tier: object data that stays in the arena after its fetch.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "config/mutex.hpp"
+#include "tiering/policy/s3fifo.hpp"
+#include "tiering/ram/arena.hpp"
+#include "tiering/ram/unit.hpp"
+
+namespace tierfs {
+
+struct RamTierOptions {
+    std::uint64_t limit = 0;        ///< bytes kept for another use; 0: nothing is kept once it has been used
+    std::uint64_t ahead_limit = 0;  ///< bytes fetched ahead of the reader and not used yet
+    unsigned shards = 16;           ///< a power of two
+};
+
+struct RamTierStats {
+    std::uint64_t used_bytes = 0, ahead_bytes = 0, evicted_bytes = 0, written_bytes = 0;
+};
+
+/// Keeps blocks by unit (unit.hpp): what was fetched but not used yet in a queue of its own, `ahead` (first
+/// in, first out, never pushed out by reuse), the rest under S3-FIFO (policy/s3fifo.hpp).
+///
+/// Thread-safe, one short lock per call; holds no data itself but shares of ArenaBuffers. `insert` does not
+/// evict (it is called under other locks): call `trim` afterwards. Limits count the arena's bytes and
+/// kEntryOverhead for each piece, so that tiny objects cannot make the tables outgrow the data.
+class RamTier {
+  public:
+    static constexpr std::uint64_t kEntryOverhead = 640;
+
+    explicit RamTier(const RamTierOptions& options);
+
+    /// Calls visitor(buffer, blocks) for each buffer with some of the blocks `want`; `blocks` are numbered
+    /// in the unit. Runs under the shard's lock: copy what is needed. `to_end`: the read goes to the unit's
+    /// last byte. Returns the blocks found.
+    template <typename Visitor>
+    BlockMask visit(const UnitKey& key, BlockMask want, bool to_end, Visitor&& visitor) {
+        Shard& shard = shard_of(key);
+        MutexLock lock(shard.mutex);
+        const auto found = shard.entries.find(key);
+        if (found == shard.entries.end()) return 0;
+        BlockMask have = 0;
+        for (const Segment& segment : found->second.segments) {
+            const BlockMask blocks = segment.blocks & want;
+            if (blocks == 0) continue;
+            have |= blocks;
+            visitor(segment.buffer, blocks);
+        }
+        if (have != 0) touched(shard, found, want, to_end);
+        return have;
+    }
+
+    /// Which blocks of the unit are here.
+    [[nodiscard]] BlockMask present(const UnitKey& key);
+
+    /// Adds `blocks` of a unit that `buffer` holds from `first_block` on; those that are here already are
+    /// left. `ahead`: some of them are for a reader still to come.
+    void insert(const UnitKey& key, const ArenaBufferPtr& buffer, std::uint32_t first_block, BlockMask blocks,
+                bool ahead);
+
+    /// Evicts until the limits hold.
+    void trim();
+
+    /// How far reclaim goes, each after what stands before it: data that was used and that nobody holds;
+    /// readahead that nobody holds; entries that readers or the NVMe writer hold, so that their letting go
+    /// frees the memory (and is noticed) rather than leaves it here.
+    enum class Reclaim : std::uint8_t { used, all_free, held_too };
+
+    /// Gives arena memory back for a fetch. Returns about how much came free at once: up to `bytes` and a
+    /// bit.
+    std::uint64_t reclaim(std::uint64_t bytes, Reclaim depth);
+
+    [[nodiscard]] RamTierStats stats() const;
+
+  private:
+    struct Segment {
+        ArenaBufferPtr buffer;
+        BlockMask blocks = 0;
+        std::uint32_t first_block = 0;  ///< where the buffer starts in the unit
+    };
+    struct Ahead {
+        UnitKey key;
+        std::uint64_t order = 0;  ///< of arrival, over all shards
+    };
+    struct Entry {
+        std::vector<Segment> segments;
+        std::uint64_t bytes = 0;
+        bool is_ahead = false;
+        std::list<Ahead>::iterator ahead;  ///< valid where is_ahead; the others are in `used`
+    };
+    using Entries = std::unordered_map<UnitKey, Entry>;
+    struct Shard {
+        explicit Shard(std::uint64_t capacity) : used(capacity) {}
+        Mutex mutex;
+        Entries entries TIERFS_GUARDED_BY(mutex);
+        S3Fifo<UnitKey> used TIERFS_GUARDED_BY(mutex);
+        std::list<Ahead> ahead TIERFS_GUARDED_BY(mutex);
+        /// Order of the oldest `ahead`; UINT64_MAX: none. Written under the lock.
+        std::atomic<std::uint64_t> oldest_ahead{UINT64_MAX};
+    };
+
+    Shard& shard_of(const UnitKey& key) {
+        return *shards_[(std::hash<UnitKey>{}(key) >> 20U) & (shards_.size() - 1)];
+    }
+    void touched(Shard& shard, Entries::iterator place, BlockMask want, bool to_end)
+        TIERFS_REQUIRES(shard.mutex);
+    void add_ahead(Shard& shard, Entries::iterator place) TIERFS_REQUIRES(shard.mutex);
+    void add_used(Shard& shard, Entries::iterator place) TIERFS_REQUIRES(shard.mutex);
+    void leave_ahead(Shard& shard, Entry& entry) TIERFS_REQUIRES(shard.mutex);
+    void drop(Shard& shard, Entries::iterator place) TIERFS_REQUIRES(shard.mutex);
+    [[nodiscard]] static bool freeable(const Entry& entry);
+    bool evict_ahead();
+    bool evict_used(Shard& shard);
+    std::uint64_t reclaim_used(Shard& shard, std::uint64_t bytes);
+    std::uint64_t reclaim_ahead(Shard& shard, std::uint64_t bytes);
+    std::uint64_t let_go_of_held(Shard& shard, std::uint64_t bytes);
+
+    const RamTierOptions options_;
+    std::vector<std::unique_ptr<Shard>> shards_;
+    std::atomic<std::uint64_t> used_{0}, ahead_{0}, evicted_{0}, written_{0}, order_{0};
+    std::atomic<std::size_t> hand_{0};  ///< the next shard to evict from
+};
+
+}  // namespace tierfs

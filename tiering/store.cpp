@@ -1,0 +1,294 @@
+#include "tiering/store.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "tiering/store_impl.hpp"
+
+namespace tierfs {
+
+namespace {
+
+/// An object that is kept whole must fit the block masks.
+constexpr std::uint64_t kLargestWhole = std::uint64_t{kLargestUnitBlocks} * kBlockSize;
+
+/// Small enough that a few such pieces fit the arena together.
+std::uint32_t longest_run(std::uint64_t arena) {
+    const std::uint64_t blocks = std::clamp<std::uint64_t>(arena / 8 / kBlockSize, 1, kStreamUnitBlocks);
+    return static_cast<std::uint32_t>(std::bit_floor(blocks));
+}
+
+unsigned ram_shards(std::uint64_t bytes) {
+    return static_cast<unsigned>(std::bit_floor(std::clamp<std::uint64_t>(bytes >> 22U, 1, 16)));
+}
+
+PrefetchLimits prefetch_limits(const Settings& settings, std::uint64_t arena) {
+    PrefetchLimits limits;
+    limits.unit = std::uint64_t{kStreamUnitBlocks} * kBlockSize;
+    limits.window = std::min(settings.prefetch_window, arena / 4);
+    limits.all_streams = arena / 2;
+    return limits;
+}
+
+void add(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
+    counter.fetch_add(value, std::memory_order_relaxed);
+}
+
+std::uint64_t get(const std::atomic<std::uint64_t>& counter) {
+    return counter.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+bool ActivityGate::enter() {
+    if ((state_.fetch_add(1) & kClosed) == 0) return true;
+    leave();
+    return false;
+}
+
+void ActivityGate::leave() {
+    if (state_.fetch_sub(1) != (kClosed | 1)) return;
+    MutexLock lock(mutex_);
+    idle_ = true;
+    changed_.notify_all();
+}
+
+void ActivityGate::close() {
+    if (state_.fetch_or(kClosed) != 0) return;
+    MutexLock lock(mutex_);
+    idle_ = true;
+}
+
+void ActivityGate::wait() {
+    MutexLock lock(mutex_);
+    while (!idle_) lock.wait(changed_);
+}
+
+Result<std::unique_ptr<Store>> Store::open(const Settings& settings, const MemoryPlan& plan, Origin& origin,
+                                           NvmeTier* nvme) {
+    auto admission = std::make_shared<ReadAdmission>(settings.origin_deadline);
+    auto arena = Arena::create(plan.data, admission);
+    if (!arena) return fail(std::move(arena.error()));
+    if ((*arena)->capacity() < 4 * kBlockSize) {
+        return fail(EINVAL,
+                    "data memory of " + std::to_string(plan.data) + " bytes: at least 256 KiB needed");
+    }
+    return std::make_unique<TieredStore>(settings, plan, origin, nvme, std::move(admission),
+                                         std::move(*arena));
+}
+
+TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origin& origin, NvmeTier* nvme,
+                         std::shared_ptr<ReadAdmission> admission, std::shared_ptr<Arena> arena)
+    : pack_max_object_(settings.pack_max_object),
+      whole_limit_(std::min({settings.pack_max_object, kLargestWhole, arena->capacity() / 4})),
+      longest_run_(longest_run(arena->capacity())),
+      prefetch_budget_(arena->capacity() / 2),
+      plan_(plan),
+      origin_(origin),
+      nvme_(nvme),
+      admission_(std::move(admission)),
+      arena_(std::move(arena)),
+      ram_(RamTierOptions{std::min(plan.ram_tier, arena_->capacity()), arena_->capacity() / 2,
+                          ram_shards(arena_->capacity())}),
+      prefetcher_(prefetch_limits(settings, arena_->capacity())) {
+    admission_->start(
+        [this](const ReadOperationPtr& operation) { return attempt(operation, true) == Started::yes; },
+        [this](const ReadOperationPtr& operation) {
+            fail_read(operation->callback,
+                      Error{ETIMEDOUT, operation->object->path +
+                                           ": no data memory came free before origin.deadline; raise "
+                                           "memory.limit or read with fewer threads"});
+        });
+}
+
+TieredStore::~TieredStore() {
+    stop();
+}
+
+UnitLayout TieredStore::layout_of(std::uint64_t size) const {
+    const bool whole = size <= whole_limit_;
+    return UnitLayout{size, whole ? kLargestUnitBlocks : kStreamUnitBlocks, whole};
+}
+
+void TieredStore::read(std::shared_ptr<const ObjectRef> object, std::uint64_t offset, std::uint32_t length,
+                       ReadCallback callback) {
+    add(counters_.requests, 1);
+    if (!gate_.enter()) {
+        fail_read(callback, Error{ECANCELED, object->path + ": the mount is going away"});
+        return;
+    }
+    const std::uint64_t end =
+        offset >= object->size ? offset : std::min(object->size, offset + std::uint64_t{length});
+    if (end == offset) {
+        callback(ReadReply{});
+        gate_.leave();
+        return;
+    }
+    const UnitLayout layout = layout_of(object->size);
+    PrefetchAdvice advice;
+    if (!layout.whole) {
+        advice = prefetcher_.observe(*object, offset, end, StreamPrefetcher::Clock::now());
+    }
+    ReadReply reply;
+    if (read_from_ram(layout, object->content, offset, end, reply)) {
+        account(reply);
+        callback(std::move(reply));
+    } else {
+        add(counters_.ram_misses, 1);
+        auto operation = std::make_shared<ReadOperation>();
+        operation->object = object;
+        operation->layout = layout;
+        operation->begin = offset;
+        operation->end = end;
+        operation->sequential = advice.sequential;
+        operation->stream_begin = advice.stream_begin;
+        operation->callback = std::move(callback);
+        begin(operation);
+    }
+    if (advice.sequential) top_up(object, layout);
+    gate_.leave();
+}
+
+bool TieredStore::read_from_ram(const UnitLayout& layout, const ContentId& id, std::uint64_t begin,
+                                std::uint64_t end, ReadReply& reply) {
+    const std::uint64_t first = layout.unit_of(begin), last = layout.unit_of(end - 1);
+    reply.pieces.reserve(last - first + 1);
+    reply.owners.reserve(last - first + 1);
+    std::uint64_t expected = begin;  // pieces must come in order; if a unit's segments do not, plan it
+    for (std::uint64_t unit = first; unit <= last; ++unit) {
+        const BlockMask want = layout.touched(unit, begin, end);
+        const BlockMask have = ram_.visit(
+            UnitKey{id, unit}, want, end >= layout.end_of(unit),
+            [&](const ArenaBufferPtr& buffer, BlockMask blocks) {
+                for_each_run(blocks, kLargestUnitBlocks, [&](std::uint32_t from, std::uint32_t count) {
+                    const std::uint64_t at = std::max(begin, layout.block_begin(unit, from));
+                    const std::uint64_t to = std::min(end, layout.block_end(unit, from + count - 1));
+                    if (at != expected) return;
+                    expected = to;
+                    reply.pieces.push_back(buffer->bytes().subspan(at - buffer->object_offset, to - at));
+                    reply.owners.push_back(buffer);
+                });
+            });
+        if (have != want) return false;
+    }
+    if (expected != end) return false;
+    add(counters_.ram_hits, 1);
+    return true;
+}
+
+void TieredStore::account(const ReadReply& reply) {
+    std::uint64_t total = 0, fresh[2] = {0, 0};
+    for (std::size_t i = 0; i < reply.pieces.size(); ++i) {
+        const auto piece = reply.pieces[i];
+        total += piece.size();
+        auto& buffer = static_cast<ArenaBuffer&>(*reply.owners[i]);
+        const auto begin = static_cast<std::uint64_t>(piece.data() - buffer.bytes().data());
+        const std::uint64_t end = begin + piece.size();
+        const auto first = static_cast<std::uint32_t>(begin / kBlockSize);
+        const BlockMask blocks = block_range(first, static_cast<std::uint32_t>(block_count(end)) - first);
+        // Mostly nothing is new: then no cache line is written.
+        if ((buffer.used.load(std::memory_order_relaxed) & blocks) == blocks) continue;
+        const BlockMask unused = blocks & ~buffer.used.fetch_or(blocks, std::memory_order_relaxed);
+        for_each_run(unused, kLargestUnitBlocks, [&](std::uint32_t from, std::uint32_t count) {
+            const std::uint64_t at = std::max(begin, std::uint64_t{from} * kBlockSize);
+            const std::uint64_t to = std::min(end, std::uint64_t{from + count} * kBlockSize);
+            fresh[buffer.source == ArenaBuffer::Source::nvme ? 1 : 0] += to - at;
+        });
+    }
+    add(counters_.bytes, total);
+    if (fresh[0] != 0) add(counters_.origin, fresh[0]);
+    if (fresh[1] != 0) add(counters_.nvme, fresh[1]);
+    if (const std::uint64_t old = total - fresh[0] - fresh[1]; old != 0) add(counters_.ram, old);
+}
+
+void TieredStore::fail_read(const ReadCallback& callback, Error error) {
+    add(counters_.errors, 1);
+    callback(fail(std::move(error)));
+}
+
+void TieredStore::arrived(const ReadOperationPtr& operation) {
+    if (operation->arrived()) finish(operation);
+}
+
+void TieredStore::finish(const ReadOperationPtr& operation) {
+    if (auto error = operation->error()) {
+        fail_read(operation->callback, std::move(*error));
+        return;
+    }
+    std::sort(operation->pieces.begin(), operation->pieces.end(),
+              [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    ReadReply reply;
+    reply.pieces.reserve(operation->pieces.size());
+    reply.owners.reserve(operation->pieces.size());
+    for (ReadOperation::Piece& piece : operation->pieces) {
+        reply.pieces.push_back(
+            piece.buffer->bytes().subspan(piece.begin - piece.buffer->object_offset, piece.length));
+        reply.owners.push_back(std::move(piece.buffer));
+    }
+    account(reply);
+    operation->callback(std::move(reply));
+}
+
+std::string TieredStore::describe_location(const ObjectRef& object) {
+    constexpr std::uint64_t kMostSamples = 64;
+    const UnitLayout layout = layout_of(object.size);
+    const std::uint64_t blocks = block_count(object.size);
+    const std::uint64_t samples = std::min(blocks, kMostSamples);
+    bool ram = false, nvme = false, origin = blocks == 0;
+    for (std::uint64_t i = 0; i < samples; ++i) {
+        const std::uint64_t block = i * blocks / samples;
+        const std::uint64_t unit = block / layout.unit_blocks;
+        const BlockMask bit = BlockMask{1} << (block % layout.unit_blocks);
+        if ((ram_.present(UnitKey{object.content, unit}) & bit) != 0) {
+            ram = true;
+        } else if (nvme_ != nullptr && nvme_->contains(object.content, object.size, block)) {
+            nvme = true;
+        } else {
+            origin = true;
+        }
+    }
+    std::string text;
+    for (const auto& [here, name] : {std::pair{ram, "ram"}, {nvme, "nvme"}, {origin, "origin"}}) {
+        if (!here) continue;
+        if (!text.empty()) text += '+';
+        text += name;
+    }
+    return text;
+}
+
+StoreStats TieredStore::stats() const {
+    StoreStats stats;
+    stats.read_requests = get(counters_.requests);
+    stats.read_bytes = get(counters_.bytes);
+    stats.read_errors = get(counters_.errors);
+    stats.ram_bytes = get(counters_.ram);
+    stats.nvme_bytes = get(counters_.nvme);
+    stats.origin_bytes = get(counters_.origin);
+    stats.fetched_bytes = get(counters_.fetched);
+    stats.prefetched_bytes = get(counters_.prefetched);
+    stats.data_memory_bytes = arena_->in_use();
+    const RamTierStats ram = ram_.stats();
+    stats.ram.limit_bytes = plan_.ram_tier;
+    stats.ram.used_bytes = ram.used_bytes + ram.ahead_bytes;
+    stats.ram.hits = get(counters_.ram_hits);
+    stats.ram.misses = get(counters_.ram_misses);
+    stats.ram.evicted_bytes = ram.evicted_bytes;
+    stats.ram.written_bytes = ram.written_bytes;
+    if (nvme_ != nullptr) {
+        stats.nvme = nvme_->stats();
+        stats.checksum_errors = nvme_->checksum_errors();
+    }
+    return stats;
+}
+
+void TieredStore::stop() {
+    gate_.close();
+    for (const ReadOperationPtr& operation : admission_->stop()) {
+        fail_read(operation->callback,
+                  Error{ECANCELED, operation->object->path + ": the mount is going away"});
+    }
+    gate_.wait();
+}
+
+}  // namespace tierfs

@@ -1,0 +1,160 @@
+// Requests to the origin, what happens when they are answered, and readahead.
+#include <utility>
+
+#include "tiering/store_impl.hpp"
+
+namespace tierfs {
+
+FlightPtr TieredStore::make_flight(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
+                                   std::uint64_t unit, std::uint32_t first, std::uint32_t count,
+                                   ArenaBufferPtr buffer, bool prefetch) {
+    auto flight = std::make_shared<Flight>();
+    flight->object = object;
+    flight->layout = layout;
+    flight->key = UnitKey{object->content, unit};
+    flight->first_block = first;
+    flight->blocks = block_range(first, count);
+    flight->buffer = std::move(buffer);
+    flight->buffer->source = ArenaBuffer::Source::origin;
+    flight->buffer->object_offset = layout.block_begin(unit, first);
+    flight->buffer->set_size(layout.block_end(unit, first + count - 1) - flight->buffer->object_offset);
+    flight->prefetch = prefetch;
+    return flight;
+}
+
+void TieredStore::send(const FlightPtr& flight, Priority priority) {
+    OriginRead request;
+    request.path = flight->object->path;
+    request.version = flight->object->version;
+    request.offset = flight->buffer->object_offset;
+    request.destination = flight->buffer->writable().first(flight->buffer->bytes().size());
+    request.priority = priority;
+    request.done = [this, flight](Result<void> result) { complete(flight, std::move(result)); };
+    const std::uint64_t size = request.destination.size();
+    counters_.fetched.fetch_add(size, std::memory_order_relaxed);
+    if (priority == Priority::prefetch) {
+        counters_.prefetched.fetch_add(size, std::memory_order_relaxed);
+    }
+    origin_.read(std::move(request));
+}
+
+void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
+    FlightTable::Shard& shard = flights_.shard(flight->key.id);
+    std::vector<Flight::Waiter> waiters;
+    bool was_prefetch = false, again = false;
+    {
+        MutexLock lock(shard.mutex);
+        was_prefetch = flight->prefetch;
+        // Readers who joined readahead get a request of their own rank before they get its error.
+        again = !result && was_prefetch && !flight->waiters.empty() && !gate_.closed() &&
+                result.error().code != ESTALE && result.error().code != ENOENT;
+        flight->prefetch = false;
+        if (!again) {
+            waiters.swap(flight->waiters);
+            if (result) {
+                BlockMask wanted = 0;
+                for (const Flight::Waiter& waiter : waiters) wanted |= waiter.blocks;
+                // In RAM before it is out of the table: whoever looks now finds it in one of the two.
+                ram_.insert(flight->key, flight->buffer, flight->first_block, flight->blocks,
+                            (flight->blocks & ~wanted) != 0);
+            }
+            shard.remove(*flight);
+        }
+    }
+    if (was_prefetch) counters_.prefetch_under_way.fetch_sub(flight->buffer->capacity());
+    if (again) {
+        send(flight, Priority::demand);
+        return;
+    }
+    for (const Flight::Waiter& waiter : waiters) {
+        if (result) {
+            waiter.operation->pieces[waiter.piece].buffer = flight->buffer;
+        } else {
+            waiter.operation->set_error(result.error());
+        }
+        arrived(waiter.operation);
+    }
+    waiters.clear();
+    if (result) {
+        ram_.trim();
+        admit_to_nvme(*flight);
+        if (!flight->layout.whole) top_up(flight->object, flight->layout);
+    } else {
+        prefetcher_.forget(flight->key.id);
+    }
+    // The origin may keep its copy of `done`, and with it the flight, for a while. A read that waits for
+    // memory may find some now: what this flight brought can be evicted.
+    flight->buffer.reset();
+    admission_->memory_freed();
+    gate_.leave();
+}
+
+void TieredStore::admit_to_nvme(const Flight& flight) {
+    if (nvme_ == nullptr || gate_.closed()) return;
+    // The tier takes small objects whole; where memory was too small for that, they stay out.
+    if (!flight.layout.whole && flight.layout.size <= pack_max_object_) return;
+    if (flight.layout.whole && flight.buffer->bytes().size() != flight.layout.size) return;
+    nvme_->admit(flight.key.id, flight.layout.size, flight.buffer->object_offset, flight.buffer);
+}
+
+void TieredStore::top_up(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout) {
+    if (object->archived || gate_.closed() || !prefetcher_.begin_issue(object->content)) return;
+    do {
+        while (const auto part = prefetcher_.next(object->content)) {
+            if (prefetch(object, layout, *part) == Prefetched::done) continue;
+            prefetcher_.put_back(object->content, part->unit);
+            break;
+        }
+    } while (prefetcher_.end_issue(object->content));
+}
+
+TieredStore::Prefetched TieredStore::prefetch(const std::shared_ptr<const ObjectRef>& object,
+                                              const UnitLayout& layout, const PrefetchPart& part) {
+    const UnitKey key{object->content, part.unit};
+    BlockMask missing = layout.blocks_of(part.unit) & ~ram_.present(key);
+    if (part.stream_begin > layout.begin_of(part.unit)) {
+        missing &= layout.touched(part.unit, part.stream_begin, layout.end_of(part.unit));
+    }
+    {
+        FlightTable::Shard& shard = flights_.shard(object->content);
+        MutexLock lock(shard.mutex);
+        missing &= ~shard.under_way(key);
+    }
+    missing &= ~on_nvme(object->content, layout, part.unit, missing);
+    Prefetched outcome = Prefetched::done;
+    for_each_run(missing, longest_run_, [&](std::uint32_t first, std::uint32_t count) {
+        if (outcome == Prefetched::refused) return;
+        outcome = prefetch_run(object, layout, part.unit, first, count);
+    });
+    return outcome;
+}
+
+TieredStore::Prefetched TieredStore::prefetch_run(const std::shared_ptr<const ObjectRef>& object,
+                                                  const UnitLayout& layout, std::uint64_t unit,
+                                                  std::uint32_t first, std::uint32_t count) {
+    const std::uint64_t size = layout.block_end(unit, first + count - 1) - layout.block_begin(unit, first);
+    const std::uint64_t taken = Arena::rounded(size);
+    if (gate_.closed() || admission_->busy() ||
+        counters_.prefetch_under_way.load() + taken > prefetch_budget_) {
+        return Prefetched::refused;
+    }
+    ArenaBufferPtr buffer = arena_->allocate(size);
+    if (!buffer && ram_.reclaim(taken, RamTier::Reclaim::used) > 0) buffer = arena_->allocate(size);
+    if (!buffer) return Prefetched::refused;
+    FlightPtr flight = make_flight(object, layout, unit, first, count, std::move(buffer), true);
+    {
+        FlightTable::Shard& shard = flights_.shard(object->content);
+        MutexLock lock(shard.mutex);
+        // Somebody was faster with a part of it: what is left will be asked for by who needs it.
+        if ((flight->blocks & (shard.under_way(flight->key) | ram_.present(flight->key))) != 0) {
+            return Prefetched::done;
+        }
+        shard.add(flight);
+    }
+    gate_.add();
+    counters_.prefetch_under_way.fetch_add(flight->buffer->capacity());
+    send(flight, Priority::prefetch);
+    return Prefetched::done;
+}
+
+}  // namespace tierfs

@@ -1,0 +1,151 @@
+// How Store works inside. For tiering/store*.cpp and tests only.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/mutex.hpp"
+#include "tiering/fetch/flight_table.hpp"
+#include "tiering/fetch/read_admission.hpp"
+#include "tiering/fetch/read_operation.hpp"
+#include "tiering/nvme/nvme_tier.hpp"
+#include "tiering/prefetch/stream_prefetcher.hpp"
+#include "tiering/ram/arena.hpp"
+#include "tiering/ram/ram_tier.hpp"
+#include "tiering/store.hpp"
+
+namespace tierfs {
+
+/// Counts what is running inside the store, so that stop() can wait for it. Thread-safe; the last to leave a
+/// closed gate does not touch it after wait() can have returned.
+class ActivityGate {
+  public:
+    /// False when closed: nothing new may start.
+    bool enter();
+    /// For work that running work starts: never refused.
+    void add() { state_.fetch_add(1); }
+    void leave() TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] bool closed() const { return (state_.load(std::memory_order_relaxed) & kClosed) != 0; }
+    void close() TIERFS_EXCLUDES(mutex_);
+    /// After close(): until nothing runs any more.
+    void wait() TIERFS_EXCLUDES(mutex_);
+
+  private:
+    static constexpr std::uint64_t kClosed = std::uint64_t{1} << 63U;
+    std::atomic<std::uint64_t> state_{0};  ///< how many run, and kClosed
+    Mutex mutex_;
+    std::condition_variable changed_;
+    bool idle_ TIERFS_GUARDED_BY(mutex_) = false;
+};
+
+/// What one attempt to start a read is about to do, made under the lock of the object's flights.
+struct ReadPlan {
+    /// Blocks to be brought into a buffer of our own, from the NVMe tier or the origin.
+    struct Own {
+        std::uint64_t unit = 0;
+        std::uint32_t first = 0, count = 0;
+        BlockMask want = 0;  ///< those of them that the reader waits for
+        bool from_nvme = false;
+        ArenaBufferPtr buffer;
+        std::uint32_t first_piece = 0, pieces = 0;  ///< `want` among the operation's pieces
+    };
+    struct Join {
+        FlightPtr flight;
+        BlockMask want = 0;
+    };
+    struct UnitPlan {
+        std::uint64_t unit = 0;
+        BlockMask want = 0, widened = 0;
+        BlockMask nvme = 0;  ///< of widened: what the NVMe tier says it has
+    };
+
+    std::vector<Join> joins;
+    std::vector<Own> own;
+    std::uint64_t short_of = 0;  ///< bytes of the first allocation that failed
+};
+
+/// The Store. Reads travel: RAM (one shard's lock) -> else a ReadOperation is planned: RAM, flights to join,
+/// NVMe, origin -> all its memory is allocated at once or it waits in ReadAdmission holding nothing.
+class TieredStore final : public Store {
+  public:
+    TieredStore(const Settings& settings, const MemoryPlan& plan, Origin& origin, NvmeTier* nvme,
+                std::shared_ptr<ReadAdmission> admission, std::shared_ptr<Arena> arena);
+    ~TieredStore() override;
+
+    void read(std::shared_ptr<const ObjectRef> object, std::uint64_t offset, std::uint32_t length,
+              ReadCallback callback) override;
+    [[nodiscard]] std::string describe_location(const ObjectRef& object) override;
+    [[nodiscard]] StoreStats stats() const override;
+    void stop() override;
+
+    [[nodiscard]] const Arena& arena() const { return *arena_; }
+
+  private:
+    enum class Started { yes, no_memory };
+    enum class Prefetched { done, refused };
+
+    // store.cpp
+    [[nodiscard]] UnitLayout layout_of(std::uint64_t size) const;
+    bool read_from_ram(const UnitLayout& layout, const ContentId& id, std::uint64_t begin, std::uint64_t end,
+                       ReadReply& reply);
+    void account(const ReadReply& reply);
+    void fail_read(const ReadCallback& callback, Error error);
+    void finish(const ReadOperationPtr& operation);
+    void arrived(const ReadOperationPtr& operation);
+
+    // store_plan.cpp: from an operation to requests
+    void begin(const ReadOperationPtr& operation);
+    Started attempt(const ReadOperationPtr& operation, bool queued);
+    [[nodiscard]] std::vector<ReadPlan::UnitPlan> divide(const ReadOperation& operation);
+    BlockMask on_nvme(const ContentId& id, const UnitLayout& layout, std::uint64_t unit, BlockMask blocks);
+    void plan_unit(ReadOperation& operation, FlightTable::Shard& shard, const ReadPlan::UnitPlan& unit,
+                   ReadPlan& plan) TIERFS_REQUIRES(shard.mutex);
+    bool allocate(const UnitLayout& layout, ReadPlan& plan, bool may_allocate);
+    std::vector<FlightPtr> commit(const ReadOperationPtr& operation, FlightTable::Shard& shard,
+                                  ReadPlan& plan) TIERFS_REQUIRES(shard.mutex);
+    static std::uint32_t add_pieces(ReadOperation& operation, std::uint64_t unit, BlockMask blocks,
+                                    const ArenaBufferPtr& buffer);
+    void read_nvme(const ReadOperationPtr& operation, ReadPlan::Own& own);
+    void fetch_instead(const ReadOperationPtr& operation, ReadPlan::Own& own);
+    static Error archived_error(const ObjectRef& object);
+
+    // store_fetch.cpp: requests and their completion, readahead
+    FlightPtr make_flight(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
+                          std::uint64_t unit, std::uint32_t first, std::uint32_t count, ArenaBufferPtr buffer,
+                          bool prefetch);
+    void send(const FlightPtr& flight, Priority priority);
+    void complete(const FlightPtr& flight, Result<void> result);
+    void admit_to_nvme(const Flight& flight);
+    void top_up(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout);
+    Prefetched prefetch(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
+                        const PrefetchPart& part);
+    Prefetched prefetch_run(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
+                            std::uint64_t unit, std::uint32_t first, std::uint32_t count);
+
+    const std::uint64_t pack_max_object_;
+    const std::uint64_t whole_limit_;      ///< objects up to this size are fetched in one piece
+    const std::uint32_t longest_run_;      ///< blocks of one request for a large object
+    const std::uint64_t prefetch_budget_;  ///< bytes of readahead under way at a time
+    const MemoryPlan plan_;
+    Origin& origin_;
+    NvmeTier* const nvme_;
+    std::shared_ptr<ReadAdmission> admission_;
+    std::shared_ptr<Arena> arena_;
+    RamTier ram_;
+    FlightTable flights_;
+    StreamPrefetcher prefetcher_;
+    ActivityGate gate_;
+
+    struct Counters {
+        std::atomic<std::uint64_t> requests{0}, bytes{0}, errors{0}, ram{0}, nvme{0}, origin{0}, fetched{0},
+            prefetched{0}, ram_hits{0}, ram_misses{0}, prefetch_under_way{0};
+    };
+    Counters counters_;
+};
+
+}  // namespace tierfs
