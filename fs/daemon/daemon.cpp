@@ -102,6 +102,9 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number) {
     invalidator_.attach(session_->raw());
     if (auto started = session_->start(Session::default_threads()); !started) return started;
 
+    if (!session_->wait_until_initialised(kPatience)) {
+        return fail(ETIMEDOUT, "the kernel does not take up the mount on " + settings_.mountpoint);
+    }
     auto control =
         ControlServer::open(control_path(number), [this](const std::string& name) { return command(name); });
     if (control) {

@@ -140,6 +140,7 @@ void Supervisor::heard(Message message) {
             break;
         case Message::Kind::serving:
             if (state_ == State::mounted) state_ = State::serving;
+            set_read_ahead(mount_.number, kReadAheadKib);  // FUSE_INIT would undo an earlier one
             launcher_.send(Message::Kind::serving);
             launcher_.close();
             break;
@@ -165,7 +166,6 @@ void Supervisor::mount() {
     }
     mount_ = std::move(*mounted);
     state_ = State::mounted;
-    set_read_ahead(mount_.number, kReadAheadKib);
     daemon_channel_.send(Message::Kind::mounted, mount_.number, mount_.device.get());
 }
 

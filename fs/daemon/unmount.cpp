@@ -29,7 +29,8 @@ std::string& libfuse_words() {
     return words;
 }
 
-void keep_words(fuse_log_level /*level*/, const char* format, va_list arguments) {
+__attribute__((format(printf, 2, 0))) void keep_words(fuse_log_level /*level*/, const char* format,
+                                                      va_list arguments) {
     std::array<char, 512> line{};
     std::vsnprintf(line.data(), line.size(), format, arguments);  // NOLINT: libfuse's own format
     libfuse_words() += line.data();

@@ -191,7 +191,24 @@ ssize_t Session::write_init_reply(int descriptor, const iovec* vector) {
     std::memcpy(body.data(), vector[1].iov_base, body.size());
     patch_init_reply(body, init_offer_);
     std::array<iovec, 2> patched{vector[0], iovec{body.data(), body.size()}};
-    return ::writev(descriptor, patched.data(), static_cast<int>(patched.size()));
+    const auto written = ::writev(descriptor, patched.data(), static_cast<int>(patched.size()));
+    const int code = errno;
+    {
+        const MutexLock lock(mutex_);
+        initialised_ = true;
+        initialised_changed_.notify_all();
+    }
+    errno = code;  // libfuse reads it
+    return written;
+}
+
+bool Session::wait_until_initialised(std::chrono::milliseconds patience) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    MutexLock lock(mutex_);
+    while (!initialised_) {
+        if (lock.wait_until(initialised_changed_, deadline) == std::cv_status::timeout) return initialised_;
+    }
+    return true;
 }
 
 }  // namespace tierfs

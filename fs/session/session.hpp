@@ -54,6 +54,9 @@ class Session {
     Session& operator=(const Session&) = delete;
 
     Result<void> start(unsigned threads);
+    /// Waits until the kernel has taken the reply to FUSE_INIT: settings of the mount in sysfs hold only
+    /// then.
+    bool wait_until_initialised(std::chrono::milliseconds patience);
     /// Ends the threads; requests that are not answered yet stay valid. Idempotent.
     void stop();
 
@@ -87,6 +90,9 @@ class Session {
     // Written by the one thread that reads FUSE_INIT, before it replies: no other request comes earlier.
     InitOffer init_offer_;
     std::atomic<std::uint64_t> init_unique_{0};
+    Mutex mutex_;
+    std::condition_variable initialised_changed_;
+    bool initialised_ TIERFS_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tierfs

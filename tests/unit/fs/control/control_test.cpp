@@ -1,0 +1,133 @@
+#include "fs/control/control.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+namespace tierfs {
+namespace {
+
+using Json = nlohmann::json;
+
+Result<Json> handle(const std::string& command) {
+    if (command == "status") return Json{{"pid", 1}};
+    return fail(EINVAL, "unknown command " + command);
+}
+
+Json answer(std::string_view line) {
+    const auto text = answer_control_line(line, handle);
+    EXPECT_EQ(text.back(), '\n');
+    EXPECT_EQ(text.find('\n'), text.size() - 1);
+    return Json::parse(text);
+}
+
+TEST(ControlLine, AnswersACommand) {
+    EXPECT_EQ(answer(R"({"command": "status"})"), (Json{{"ok", true}, {"result", {{"pid", 1}}}}));
+}
+
+TEST(ControlLine, RefusesGarbageWithAReason) {
+    for (const std::string line : {"", "{", "[]", "7", "null", "{}", R"({"command": 1})",
+                                   R"({"command": "x"})", "\xff\xfe", R"({"command": "\u0000"})"}) {
+        const auto reply = answer(line);
+        EXPECT_EQ(reply["ok"], false) << line;
+        EXPECT_FALSE(reply["error"].get<std::string>().empty()) << line;
+    }
+    EXPECT_EQ(answer(std::string(60000, '['))["ok"], false);
+}
+
+TEST(ControlLine, ReplacesWhatIsNotUtf8) {
+    const auto text = answer_control_line(R"({"command": "x"})",
+                                          [](const std::string&) -> Result<Json> { return Json("a\xff"); });
+    EXPECT_EQ(Json::parse(text)["ok"], true);
+}
+
+class ControlSocket : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        std::string pattern = "/tmp/tierfs-control-XXXXXX";
+        ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+        base_ = pattern;
+        path_ = pattern + "/run/0:52.sock";
+        auto server = ControlServer::open(path_, handle);
+        ASSERT_TRUE(server) << server.error().message;
+        server_ = std::move(*server);
+    }
+    void TearDown() override {
+        server_.reset();
+        std::filesystem::remove_all(base_);
+    }
+
+    FileDescriptor client() {
+        sockaddr_un address{};
+        address.sun_family = AF_UNIX;
+        std::memcpy(address.sun_path, path_.data(), path_.size());
+        FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+        return socket;
+    }
+
+    std::string base_, path_;
+    std::unique_ptr<ControlServer> server_;
+};
+
+TEST_F(ControlSocket, IsForItsOwnerOnly) {
+    struct stat found {};
+    ASSERT_EQ(::stat(path_.c_str(), &found), 0);
+    EXPECT_EQ(found.st_mode & 0777U, 0600U);
+}
+
+TEST_F(ControlSocket, AnswersAndReportsErrors) {
+    const auto status = ask_control(path_, "status", std::chrono::seconds(30));
+    ASSERT_TRUE(status) << status.error().message;
+    EXPECT_EQ((*status)["pid"], 1);
+    const auto refused = ask_control(path_, "nonsense", std::chrono::seconds(30));
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message.find("unknown command nonsense"), std::string::npos);
+}
+
+TEST_F(ControlSocket, AnswersSeveralRequestsOfAConnection) {
+    const auto socket = client();
+    const std::string two = "{\"command\":\"status\"}\n{\"command\":\"x\"}\n";
+    ASSERT_EQ(::send(socket.get(), two.data(), two.size(), 0), static_cast<ssize_t>(two.size()));
+    ::shutdown(socket.get(), SHUT_WR);
+    std::string reply;
+    std::array<char, 256> piece{};
+    for (ssize_t got = 0; (got = ::recv(socket.get(), piece.data(), piece.size(), 0)) > 0;) {
+        reply.append(piece.data(), static_cast<std::size_t>(got));
+    }
+    EXPECT_EQ(std::count(reply.begin(), reply.end(), '\n'), 2);
+}
+
+TEST_F(ControlSocket, RefusesARequestWithoutEndAndLivesOn) {
+    const auto socket = client();
+    const std::string endless(ControlServer::kLongestRequest + 8192, 'x');
+    ::send(socket.get(), endless.data(), endless.size(), MSG_NOSIGNAL);
+    std::array<char, 256> piece{};
+    const auto got = ::recv(socket.get(), piece.data(), piece.size(), 0);
+    ASSERT_GT(got, 0);
+    EXPECT_NE(std::string(piece.data(), static_cast<std::size_t>(got)).find("too long"), std::string::npos);
+    EXPECT_TRUE(ask_control(path_, "status", std::chrono::seconds(30)));
+}
+
+TEST_F(ControlSocket, ReplacesASocketThatIsLeftOver) {
+    auto second = ControlServer::open(path_, handle);
+    ASSERT_TRUE(second) << second.error().message;
+    EXPECT_TRUE(ask_control(path_, "status", std::chrono::seconds(30)));
+}
+
+TEST_F(ControlSocket, IsGoneAfterStopEvenWithASilentClient) {
+    const auto silent = client();
+    server_->stop();
+    EXPECT_FALSE(std::filesystem::exists(path_));
+    EXPECT_FALSE(ask_control(path_, "status", std::chrono::seconds(30)));
+}
+
+}  // namespace
+}  // namespace tierfs

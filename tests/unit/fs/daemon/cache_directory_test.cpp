@@ -1,0 +1,90 @@
+#include "fs/daemon/cache_directory.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+namespace tierfs {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CacheDirectory : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        std::string pattern = "/tmp/tierfs-cachedir-XXXXXX";
+        ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+        base_ = pattern;
+    }
+    void TearDown() override { fs::remove_all(base_); }
+    fs::path base_;
+};
+
+TEST_F(CacheDirectory, IsPrivateAndSaysWhatItIs) {
+    const auto folder = LockedFolder::open(base_, "dir:/data", "nvme.path");
+    ASSERT_TRUE(folder) << folder.error().message;
+    struct stat found {};
+    ASSERT_EQ(::stat(folder->path.c_str(), &found), 0);
+    EXPECT_EQ(found.st_mode & 0777U, 0700U);
+    std::string text;
+    std::getline(std::ifstream(folder->path / "source"), text);
+    EXPECT_NE(text.find("dir:/data"), std::string::npos);
+}
+
+TEST_F(CacheDirectory, HasOneUserAtATimeAndNamesIt) {
+    auto first = LockedFolder::open(base_, "dir:/data", "nvme.path");
+    ASSERT_TRUE(first);
+    const auto second = LockedFolder::open(base_, "dir:/data", "nvme.path");
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().code, EBUSY);
+    EXPECT_NE(second.error().message.find("pid " + std::to_string(::getpid())), std::string::npos);
+    EXPECT_TRUE(LockedFolder::open(base_, "dir:/other", "nvme.path"));
+    first->lock.reset();
+    EXPECT_TRUE(LockedFolder::open(base_, "dir:/data", "nvme.path"));
+}
+
+TEST_F(CacheDirectory, NamesThePlaceThatDoesNotExist) {
+    const auto folder = LockedFolder::open(base_ / "absent", "dir:/data", "nvme.path");
+    ASSERT_FALSE(folder);
+    EXPECT_NE(folder.error().message.find("nvme.path " + (base_ / "absent").string()), std::string::npos);
+}
+
+TEST_F(CacheDirectory, ScratchIsRemovedAndWhatIsLeftOverIsSwept) {
+    fs::create_directories(base_ / "mnt" / "mount-1");
+    const auto scratch_base = base_ / "scratch";
+    fs::create_directories(scratch_base / "mount-999999999");
+    std::ofstream(scratch_base / "mount-999999999" / "lock") << "999999999\n";
+    std::ofstream(scratch_base / "other") << "stays";
+    fs::path path;
+    {
+        auto scratch = ScratchDirectory::make(scratch_base);
+        ASSERT_TRUE(scratch) << scratch.error().message;
+        const ScratchDirectory moved = std::move(*scratch);
+        path = moved.path();
+        EXPECT_TRUE(fs::is_directory(path));
+        EXPECT_FALSE(fs::exists(scratch_base / "mount-999999999"));
+    }
+    EXPECT_FALSE(fs::exists(path));
+    EXPECT_TRUE(fs::exists(scratch_base / "other"));
+}
+
+TEST_F(CacheDirectory, LimitIsWhatWasAskedOrMostOfTheDevice) {
+    Settings settings;
+    settings.nvme_limit = 64 << 20;
+    EXPECT_EQ(nvme_limit(settings, base_).value_or(0), std::uint64_t{64} << 20);
+    settings.nvme_limit = 1 << 20;
+    EXPECT_FALSE(nvme_limit(settings, base_));
+    settings.nvme_limit = 0;
+    const auto space = fs::space(base_);
+    if (space.available > (1U << 30)) {
+        const auto limit = nvme_limit(settings, base_).value_or(0);
+        EXPECT_GT(limit, space.available / 2);
+        EXPECT_LT(limit, space.available);
+    }
+}
+
+}  // namespace
+}  // namespace tierfs
