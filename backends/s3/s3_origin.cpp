@@ -11,7 +11,7 @@ namespace {
 
 using namespace s3;
 
-constexpr unsigned kAttemptsOfCheck = 3;
+constexpr unsigned kAttemptsOfCheck = 5;
 constexpr std::chrono::milliseconds kDeadlineOfCheck{10000};
 // S3 closes idle connections after some five seconds; other servers keep them for minutes.
 constexpr std::chrono::seconds kIdleAgeAws{4}, kIdleAgeOther{60};

@@ -12,7 +12,7 @@ from pathlib import Path
 from . import processes
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-BINARY = os.environ.get("TIERFS_BINARY", str(REPOSITORY / "build/dev/tierfs"))
+BINARY = os.environ.get("TIERFS_TEST_BINARY", str(REPOSITORY / "build/dev/tierfs"))
 SOCKETS = Path("/run/tierfs")
 
 START_LIMIT = 45  # seconds; an origin that does not answer may use up origin.deadline first
