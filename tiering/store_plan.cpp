@@ -178,6 +178,7 @@ TieredStore::Started TieredStore::attempt(const ReadOperationPtr& operation, boo
     for (ReadPlan::Own& own : plan.own) {
         if (own.from_nvme) read_nvme(operation, own);
     }
+    if (!plan.own.empty()) admission_->memory_freed();  // what went into RAM can be evicted for who waits
     arrived(operation);
     return Started::yes;
 }

@@ -113,7 +113,8 @@ void Reactor::start(TransferPtr transfer) {
     Transfer* key = transfer.get();
     active_.emplace(key, std::move(transfer));
     if (Clock::now() >= key->request().deadline) {
-        key->fail(Failure::deadline, "the deadline passed before the request could be sent");
+        key->fail(Failure::deadline,
+                  "no answer in time: the deadline passed before the request could be sent");
         end(key);
         return;
     }
@@ -161,7 +162,7 @@ void Reactor::cut_overdue(Clock::time_point now) {
     }
     for (const auto& [key, overdue] : cut) {
         if (overdue) {
-            key->fail(Failure::deadline, "the deadline passed");
+            key->fail(Failure::deadline, "no answer in time: the deadline passed");
         } else {
             key->fail(Failure::stalled, "no byte came for " + std::to_string(options_.stall.count()) + " ms");
         }
@@ -169,7 +170,8 @@ void Reactor::cut_overdue(Clock::time_point now) {
     }
     if (!dispatcher_.has_waiting()) return;
     for (auto& transfer : dispatcher_.overdue(now)) {
-        transfer->fail(Failure::deadline, "the deadline passed while all connections were busy");
+        transfer->fail(Failure::deadline,
+                       "no answer in time: the deadline passed while all connections were busy");
         transfer->complete();
     }
 }

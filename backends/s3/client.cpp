@@ -18,7 +18,7 @@ const char* method_of(RequestKind kind) {
 
 /// What belongs to a kind of failure: keep the cause of the last attempt when time is up.
 Error timed_out(const Error& last) {
-    return Error{ETIMEDOUT, "the deadline passed; last: " + last.message};
+    return Error{ETIMEDOUT, "no answer in time: the deadline passed; last: " + last.message};
 }
 
 }  // namespace
@@ -47,8 +47,10 @@ class Client::Running : public std::enable_shared_from_this<Running> {
         if (wait->claimed || operation_.deadline == Clock::time_point::max()) return;
         client_.engine_.at(operation_.deadline, [self, wait](bool cancelled) {
             if (wait->claimed.exchange(true)) return;
-            self->finish(cancelled ? fail(ECANCELED, "stopped")
-                                   : fail(ETIMEDOUT, "the deadline passed while waiting for S3 credentials"));
+            self->finish(
+                cancelled ? fail(ECANCELED, "stopped")
+                          : fail(ETIMEDOUT,
+                                 "no answer in time: the deadline passed while waiting for S3 credentials"));
         });
     }
 

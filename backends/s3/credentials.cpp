@@ -55,7 +55,8 @@ void CredentialProvider::get(Ready ready) {
 
 bool CredentialProvider::reject(const Credentials& used) {
     const MutexLock lock(mutex_);
-    if (!current_ || refused_ || current_->credentials != used) return true;  // others are there, or on their way
+    if (!current_ || refused_ || current_->credentials != used)
+        return true;  // others are there, or on their way
     const auto now = http::Clock::now();
     if (rejected_at_ && now - *rejected_at_ < kBetweenRejections) return false;
     rejected_at_ = now;

@@ -11,7 +11,7 @@ namespace {
 
 using namespace s3;
 
-constexpr unsigned kAttemptsOfCheck = 3;
+constexpr unsigned kAttemptsOfCheck = 5;
 constexpr std::chrono::milliseconds kDeadlineOfCheck{10000};
 // S3 closes idle connections after some five seconds; other servers keep them for minutes.
 constexpr std::chrono::seconds kIdleAgeAws{4}, kIdleAgeOther{60};
@@ -135,6 +135,11 @@ Result<void> S3Origin::check() {
         if (error.code == ENOENT)
             return fail(ENOENT, "bucket " + target_.bucket + " does not exist at " + target_.endpoint.base() +
                                     " (" + error.message + ")");
+        // A server that wants TLS may just hang up on a plain request.
+        const bool hung_up = error.message.find("reset by peer") != std::string::npos ||
+                             error.message.find("Empty reply") != std::string::npos;
+        if (hung_up && !target_.endpoint.tls)
+            return fail(error.code, error.message + " (if the endpoint speaks TLS: use https://)");
         return fail(error);
     }
     if (is_empty(*listing) && !target_.prefix.empty()) return fail(nothing_there(""));

@@ -94,14 +94,13 @@ std::uint64_t held_bytes(const fs::path& folder) {
 Result<LockedFolder> LockedFolder::open(const fs::path& parent, const std::string& identity,
                                         const std::string& key) {
     struct stat found {};
-    if (::stat(parent.c_str(), &found) != 0) {
-        const int code = errno;
-        if (code == ENOENT) {
-            return fail(code,
-                        key + " " + parent.string() + " does not exist: make it, on the device to be used");
-        }
-        return fail(system_error(code, key + " " + parent.string()));
+    // The folder itself is made, its parents are not: a missing one is a device that is not mounted, most
+    // likely.
+    if (::mkdir(parent.c_str(), 0700) != 0 && errno == ENOENT) {
+        return fail(ENOENT, key + " " + parent.string() + ": " + parent.parent_path().string() +
+                                " does not exist: mount the device, or make the folder");
     }
+    if (::stat(parent.c_str(), &found) != 0) return fail(system_error(errno, key + " " + parent.string()));
     if (!S_ISDIR(found.st_mode)) return fail(ENOTDIR, key + " " + parent.string() + " is no directory");
     if (::access(parent.c_str(), W_OK | X_OK) != 0) {
         return fail(system_error(errno, key + " " + parent.string() + " cannot be written to"));

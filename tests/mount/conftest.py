@@ -15,13 +15,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from harness import daemon, disks, faults, processes, servers  # noqa: E402  pylint: disable=wrong-import-position
 
 TEST_LIMIT = 100  # seconds; multiplied by the build's slowness
-SANITIZED = os.environ.get("TIERFS_BUILD", "") in ("asan", "tsan")
+SANITIZED = os.environ.get("TIERFS_TEST_BUILD", "") in ("asan", "tsan")
 FULL = os.environ.get("TIERFS_TESTS_FULL", "") == "1"
 
 
 def pytest_sessionstart(session):
     if not session.config.option.collectonly and not os.access(daemon.BINARY, os.X_OK):
-        pytest.exit(f"no tierfs program at {daemon.BINARY}: build it, or name one in TIERFS_BINARY", 3)
+        pytest.exit(f"no tierfs program at {daemon.BINARY}: build it, or name one in TIERFS_TEST_BINARY", 3)
     if os.geteuid() != 0:
         pytest.exit("the mount tests need root (loop devices, other users, drop_caches)", 3)
 

@@ -175,8 +175,8 @@ class Mounts(Suite):
             words += ["-m", self.marks]
         if self.pattern:
             words += ["-k", self.pattern]
-        env = {**os.environ, "TIERFS_BINARY": str(program), "TIERFS_TEST_SLOWNESS": str(self.slowness),
-               "TIERFS_BUILD": self.preset, "PYTHONDONTWRITEBYTECODE": "1"}
+        env = {**os.environ, "TIERFS_TEST_BINARY": str(program), "TIERFS_TEST_SLOWNESS": str(self.slowness),
+               "TIERFS_TEST_BUILD": self.preset, "PYTHONDONTWRITEBYTECODE": "1"}
         if self.full:
             env["TIERFS_TESTS_FULL"] = "1"
         outcome = self.call(words, env=env, cwd=TOP / "tests/mount", grace=120)

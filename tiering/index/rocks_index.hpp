@@ -62,6 +62,7 @@ class RocksIndex final : public Index {
     /// behind the last key without the cache when the strict cache has no room left.
     Result<void> scan(std::string from, const std::string& end, bool one_prefix,
                       const std::function<bool(std::string_view, std::string_view)>& each);
+    rocksdb::Status write(rocksdb::WriteBatch& writes);
     Error failed(const rocksdb::Status& status, std::string_view doing) const;
     void count_garbled(std::string_view what);
     void found_damage(const rocksdb::Status& status);
@@ -75,6 +76,7 @@ class RocksIndex final : public Index {
     /// A name may be missing that was there: no listing is complete any more.
     std::atomic<bool> listings_doubtful_{false};
 
+    Mutex one_writer_;  ///< under ThreadSanitizer only
     Mutex mutex_;
     std::condition_variable reserved_more_;
     NodeId next_ TIERFS_GUARDED_BY(mutex_);

@@ -67,9 +67,10 @@ void find_file(const fs::path& path, std::vector<Found>& found) {
 void find_files(const NvmeCore& core, std::vector<Found>& found, std::error_code& error) {
     for (fs::directory_iterator at(core.catalog.files_dir(), error), end; !error && at != end;
          at.increment(error)) {
-        if (at->path().filename().native().size() != 2 || !at->is_directory(error)) continue;
-        std::vector<fs::path> paths;  // complete before files are unlinked
         std::error_code inner;
+        if (at->path().filename().native().size() != 2) continue;
+        if (at->symlink_status(inner).type() != fs::file_type::directory) continue;
+        std::vector<fs::path> paths;  // complete before files are unlinked
         for (fs::directory_iterator file(at->path(), inner), last; !inner && file != last;
              file.increment(inner)) {
             paths.push_back(file->path());

@@ -180,22 +180,9 @@ std::uint64_t RamTier::reclaim_ahead(Shard& shard, std::uint64_t bytes) {
     return freed;
 }
 
-std::uint64_t RamTier::let_go_of_held(Shard& shard, std::uint64_t bytes) {
+void RamTier::let_go_of_all(Shard& shard) {
     MutexLock lock(shard.mutex);
-    std::uint64_t dropped = 0;
-    while (dropped < bytes) {
-        auto place = shard.entries.end();
-        if (const auto key = shard.used.evict()) {
-            place = shard.entries.find(*key);
-        } else if (!shard.ahead.empty()) {
-            place = shard.entries.find(shard.ahead.front().key);
-        } else {
-            break;
-        }
-        dropped += place->second.bytes;
-        drop(shard, place);
-    }
-    return dropped;
+    while (!shard.entries.empty()) drop(shard, shard.entries.begin());
 }
 
 std::uint64_t RamTier::reclaim(std::uint64_t bytes, Reclaim depth) {
@@ -213,7 +200,8 @@ std::uint64_t RamTier::reclaim(std::uint64_t bytes, Reclaim depth) {
         freed = over_shards([this](Shard& shard, std::uint64_t n) { return reclaim_ahead(shard, n); });
     }
     if (freed == 0 && depth == Reclaim::held_too) {
-        over_shards([this](Shard& shard, std::uint64_t n) { return let_go_of_held(shard, n); });
+        // All that is left is held, and nobody can tell who lets go first.
+        for (const auto& shard : shards_) let_go_of_all(*shard);
     }
     return freed;
 }

@@ -69,8 +69,8 @@ class RamTier {
     void trim();
 
     /// How far reclaim goes, each after what stands before it: data that was used and that nobody holds;
-    /// readahead that nobody holds; entries that readers or the NVMe writer hold, so that their letting go
-    /// frees the memory (and is noticed) rather than leaves it here.
+    /// readahead that nobody holds; all entries that readers or the NVMe writer hold, so that their letting
+    /// go frees the memory (and is noticed) rather than leaves it here.
     enum class Reclaim : std::uint8_t { used, all_free, held_too };
 
     /// Gives arena memory back for a fetch. Returns about how much came free at once: up to `bytes` and a
@@ -120,7 +120,7 @@ class RamTier {
     bool evict_used(Shard& shard);
     std::uint64_t reclaim_used(Shard& shard, std::uint64_t bytes);
     std::uint64_t reclaim_ahead(Shard& shard, std::uint64_t bytes);
-    std::uint64_t let_go_of_held(Shard& shard, std::uint64_t bytes);
+    void let_go_of_all(Shard& shard);
 
     const RamTierOptions options_;
     std::vector<std::unique_ptr<Shard>> shards_;

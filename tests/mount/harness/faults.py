@@ -36,6 +36,9 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(status, body, {"Content-Type": "application/xml"})
 
     def do_GET(self):  # pylint: disable=invalid-name
+        if self.server.owner.closing.is_set():  # a connection that was kept open ends with the server
+            self.close_connection = True
+            return
         self.server.owner.serve(self)
 
     do_HEAD = do_PUT = do_POST = do_GET

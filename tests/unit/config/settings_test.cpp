@@ -184,6 +184,15 @@ TEST_F(ConfigSettings, TheExampleFileLoads) {
     EXPECT_EQ(load({"config=" + example}).value().metadata_ttl, kForever);
 }
 
+TEST_F(ConfigSettings, TheManualPageHoldsTheTable) {
+    const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
+    std::ifstream stream(root / "man/tierfs.8");
+    const std::string page((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+    EXPECT_NE(page.find(settings_man()), std::string::npos)
+        << "put this between the settings marks of man/tierfs.8:\n"
+        << settings_man();
+}
+
 TEST_F(ConfigSettings, HelpAndManNameEveryKey) {
     for (const char* key :
          {"memory.limit=SIZE", "allow_other", "s3.addressing=auto|path|virtual", "config=FILE"}) {

@@ -202,12 +202,12 @@ TEST_F(Directories, AListingThatFailsHalfWayErasesNothing) {
     EXPECT_EQ(names_of(kRootNode), (Strings{"b", "c", "e", "f"}));
 }
 
-TEST_F(Directories, AnOriginThatRepeatsAPageIsAnError) {
+TEST_F(Directories, AnOriginThatRepeatsAPageIsAnErrorAndNoLoop) {
     open();
-    std::vector<ListPage> pages(3);
-    for (auto& page : pages) page.entries = {file("a")};
-    origin_->script(pages);
-    EXPECT_EQ(names_of(kRootNode), Strings{"a"});
+    origin_->repeat_pages(true);
+    EXPECT_EQ(read(kRootNode).error().code, EIO);
+    origin_->repeat_pages(false);
+    EXPECT_TRUE(names_of(kRootNode).empty());
 }
 
 TEST_F(Directories, AnOlderAnswerDoesNotUndoANewerOne) {

@@ -74,6 +74,11 @@ class FakeOrigin final : public Origin {
             script_.push_back(std::move(pages[i]));
         }
     }
+    /// Every page, of every directory, says that it is followed by the same page.
+    void repeat_pages(bool repeat) {
+        MutexLock lock(mutex_);
+        repeat_pages_ = repeat;
+    }
     /// Pages after the first fail with EIO.
     void fail_second_pages(bool fail) {
         MutexLock lock(mutex_);
@@ -128,6 +133,7 @@ class FakeOrigin final : public Origin {
         ++list_calls_[path];
         if (auto ready = enter(lock); !ready) return fail(ready.error());
         if (!token.empty() && fail_second_pages_) return fail(EIO, "fake: no second page");
+        if (repeat_pages_) return ListPage{{}, "again", {}};
         if (!script_.empty()) {
             ListPage page = std::move(script_.front());
             script_.pop_front();
@@ -205,6 +211,7 @@ class FakeOrigin final : public Origin {
     std::size_t waiting_ TIERFS_GUARDED_BY(mutex_) = 0;
     std::size_t page_size_ TIERFS_GUARDED_BY(mutex_) = 1000;
     int failure_ TIERFS_GUARDED_BY(mutex_) = 0;
+    bool repeat_pages_ TIERFS_GUARDED_BY(mutex_) = false;
     bool fail_second_pages_ TIERFS_GUARDED_BY(mutex_) = false;
     bool held_ TIERFS_GUARDED_BY(mutex_) = false;
     bool stopped_ TIERFS_GUARDED_BY(mutex_) = false;

@@ -195,6 +195,8 @@ TEST_F(NvmeDamageTest, GarbageInTheFolders) {
     fs::create_directory(extents / extent_file_name(902, {1, 2}));
     fs::create_symlink("/etc/passwd", extents / extent_file_name(903, {1, 2}));
     store(files / "stray", "mine");
+    fs::create_symlink("/nowhere", files / "ab");
+    store(files / "cd", "mine");
     fs::create_directories(files / "zz" / "deeper");
     fs::create_directories(files / "00");
     store(files / "00" / (std::string(32, '0') + ".data"), std::string(5000, 'y'));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -36,9 +37,17 @@ inline ContentId object_id(std::uint64_t number) {
 
 /// Bytes [offset, offset + length) of object `id`.
 inline void fill_bytes(const ContentId& id, std::uint64_t offset, std::span<std::byte> out) {
-    for (std::size_t at = 0; at < out.size(); ++at) {
-        const std::uint64_t word = ((offset + at) / 8 + id.low) * 0x9E3779B97F4A7C15U ^ id.high;
-        out[at] = static_cast<std::byte>(word >> (8 * ((offset + at) % 8)));
+    const auto word = [&](std::uint64_t at) { return (at / 8 + id.low) * 0x9E3779B97F4A7C15U ^ id.high; };
+    std::size_t at = 0;
+    for (; at < out.size() && (out.size() - at < 8 || (offset + at) % 8 != 0); ++at) {
+        out[at] = static_cast<std::byte>(word(offset + at) >> (8 * ((offset + at) % 8)));
+    }
+    for (; out.size() - at >= 8; at += 8) {
+        const std::uint64_t value = word(offset + at);
+        std::memcpy(out.data() + at, &value, sizeof value);
+    }
+    for (; at < out.size(); ++at) {
+        out[at] = static_cast<std::byte>(word(offset + at) >> (8 * ((offset + at) % 8)));
     }
 }
 

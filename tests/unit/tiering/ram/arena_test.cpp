@@ -100,7 +100,9 @@ TEST(Arena, AgreesWithAModelOverRandomUse) {
             ASSERT_EQ(offset % 4096, 0U);
             ASSERT_LE(offset + buffer->capacity(), capacity);
             const auto next = taken.lower_bound(offset);
-            if (next != taken.end()) ASSERT_LE(offset + buffer->capacity(), next->first);
+            if (next != taken.end()) {
+                ASSERT_LE(offset + buffer->capacity(), next->first);
+            }
             if (next != taken.begin()) {
                 const auto& before = *std::prev(next);
                 ASSERT_LE(before.first + before.second->capacity(), offset);
