@@ -210,7 +210,8 @@ def test_limit_is_kept(origin, mount, cache):
             used.append((data.disk_use(cache["nvme.path"]), m.tier("nvme")["used_bytes"]))
     settled(m)
     used.append((data.disk_use(cache["nvme.path"]), m.tier("nvme")["used_bytes"]))
-    assert max(on_disk for on_disk, _ in used) <= limit * 1.02, used
+    index = 16 << 20  # RocksDB's files beside the data, most of it a log that it allocates ahead
+    assert max(on_disk for on_disk, _ in used) <= limit + index, max(used)
     assert max(told for _, told in used) <= limit, used
     assert m.tier("nvme")["limit_bytes"] == limit
 
