@@ -147,14 +147,14 @@ TEST_F(ConfigSettings, ImpossibleCombinations) {
 
 TEST_F(ConfigSettings, Ranges) {
     for (const char* good :
-         {"pack.max_object=0", "pack.max_object=8M", "prefetch.window=0", "prefetch.window=1G",
+         {"pack.max_object=0", "pack.max_object=1M", "prefetch.window=0", "prefetch.window=1G",
           "origin.deadline=1h", "origin.connections=1024", "s3.file_mode=0o640", "s3.addressing=virtual",
           "metadata.ttl=forever", "s3.uid=auto", "profile=small", "s3.anonymous=yes",
           "s3.endpoint=http://127.0.0.1:9000"}) {
         EXPECT_TRUE(load({good})) << good;
     }
     for (const char* bad :
-         {"pack.max_object=9M", "prefetch.window=1K", "prefetch.window=2G", "origin.deadline=999ms",
+         {"pack.max_object=2M", "prefetch.window=1K", "prefetch.window=2G", "origin.deadline=999ms",
           "origin.deadline=forever", "origin.connections=0", "origin.connections=1025", "s3.file_mode=888",
           "s3.file_mode=1000", "s3.uid=4294967295", "s3.uid=-1", "memory.limit=95M", "memory.limit=0",
           "s3.endpoint=ftp://x", "s3.anonymous=maybe", "log.level=", "profile=huge"}) {

@@ -47,9 +47,17 @@ TEST_F(CacheDirectory, HasOneUserAtATimeAndNamesIt) {
 }
 
 TEST_F(CacheDirectory, NamesThePlaceThatDoesNotExist) {
-    const auto folder = LockedFolder::open(base_ / "absent", "dir:/data", "nvme.path");
+    const auto folder = LockedFolder::open(base_ / "absent" / "cache", "dir:/data", "nvme.path");
     ASSERT_FALSE(folder);
-    EXPECT_NE(folder.error().message.find("nvme.path " + (base_ / "absent").string()), std::string::npos);
+    EXPECT_NE(folder.error().message.find("nvme.path " + (base_ / "absent" / "cache").string()),
+              std::string::npos);
+}
+
+TEST_F(CacheDirectory, MakesTheFolderButNotItsParents) {
+    EXPECT_TRUE(LockedFolder::open(base_ / "new", "dir:/data", "nvme.path"));
+    EXPECT_TRUE(fs::is_directory(base_ / "new"));
+    EXPECT_FALSE(LockedFolder::open(base_ / "absent" / "cache", "dir:/data", "nvme.path"));
+    EXPECT_FALSE(fs::exists(base_ / "absent"));
 }
 
 TEST_F(CacheDirectory, ScratchIsRemovedAndWhatIsLeftOverIsSwept) {
