@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "config/settings.hpp"
@@ -37,6 +38,19 @@ int mount_with(SettingsSources sources, const std::vector<std::string>& option_l
     return launch_mount(std::move(*settings));
 }
 
+/// An option list without its rw options.
+std::string without_rw(const std::string& list) {
+    std::string kept;
+    for (std::size_t begin = 0; begin <= list.size();) {
+        const std::size_t end = std::min(list.find(',', begin), list.size());
+        if (list.compare(begin, end - begin, "rw") != 0) {
+            kept.append(kept.empty() ? "" : ",").append(list, begin, end - begin);
+        }
+        begin = end + 1;
+    }
+    return kept;
+}
+
 }  // namespace
 
 int mount_command(const std::vector<std::string>& arguments) {
@@ -69,6 +83,8 @@ int mount_helper(const std::vector<std::string>& arguments) {
     app.add_option("-t", unused, "accepted");
     if (const auto ended = parse_arguments(app, arguments)) return *ended;
     if (fake) return 0;
+    // mount(8) says rw where nobody said anything: to the helper it is no demand.
+    for (auto& list : options) list = without_rw(list);
     return mount_with(std::move(sources), options);
 }
 

@@ -270,7 +270,8 @@ def test_mount_type(origin, mount, mount_helper):
     data.write(origin / "file", b"x")
     m = mount.prepare(origin)
     m.path.mkdir()
-    m.start(["mount", "-t", "fuse.tierfs", origin, m.path, "-o", f"ro,noatime,_netdev,memory.limit=256M,log.file={m.log}"])
+    m.start(["mount", "-t", "fuse.tierfs", origin, m.path, "-o",
+             f"noatime,_netdev,memory.limit=256M,log.file={m.log}"])  # mount(8) adds rw by itself
     assert (m.path / "file").read_bytes() == b"x"
     processes.check(["umount", m.path], suspects=m.processes)
     m.expect_gone()

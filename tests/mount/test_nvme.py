@@ -248,9 +248,12 @@ def test_disk_fills_up_while_mounted(origin, mount, tmpfs):
     assert m.status()["reads"]["errors"] == 0
 
 
-def test_disk_disappears(origin, mount, xfs):
+def test_disk_disappears(origin, mount, xfs, folder):
+    """The tier's disk; an index that disappears too still costs the names that are not in memory."""
     files = dataset(origin)
-    m = mount(origin, {"nvme.path": str(xfs.path), "nvme.limit": "200M", "ram.limit": "0"})
+    (folder / "index").mkdir()
+    m = mount(origin, {"nvme.path": str(xfs.path), "nvme.limit": "200M", "ram.limit": "0",
+                       "index.path": str(folder / "index")})
     names = list(files)
     data.expect_files(m.path, {name: files[name] for name in names[:COUNT // 2]})
     settled(m)
