@@ -16,7 +16,7 @@ from harness import daemon, disks, faults, processes, servers  # noqa: E402  pyl
 
 TEST_LIMIT = 100  # seconds; multiplied by the build's slowness
 SANITIZED = os.environ.get("TIERFS_TEST_BUILD", "") in ("asan", "tsan")
-FULL = os.environ.get("TIERFS_TESTS_FULL", "") == "1"
+FULL = os.environ.get("TIERFS_TEST_FULL", "") == "1"
 
 
 def pytest_sessionstart(session):

@@ -178,7 +178,7 @@ class Mounts(Suite):
         env = {**os.environ, "TIERFS_TEST_BINARY": str(program), "TIERFS_TEST_SLOWNESS": str(self.slowness),
                "TIERFS_TEST_BUILD": self.preset, "PYTHONDONTWRITEBYTECODE": "1"}
         if self.full:
-            env["TIERFS_TESTS_FULL"] = "1"
+            env["TIERFS_TEST_FULL"] = "1"
         outcome = self.call(words, env=env, cwd=TOP / "tests/mount", grace=120)
         if report.exists():
             self.add_report(results, report)
