@@ -94,8 +94,9 @@ void read_environment(const std::map<std::string, std::string>& environment, Loa
             continue;
         const std::string place = "environment " + settings::shown(name).substr(1);
         const auto& keys = settings::table();
-        const auto key =
-            std::find_if(keys.begin(), keys.end(), [&](const Key& k) { return variable_of(k) == name; });
+        const auto key = std::find_if(keys.begin(), keys.end(), [&variable = name](const Key& k) {
+            return variable_of(k) == variable;
+        });
         const std::string where = place.substr(0, place.size() - 1);
         if (key != keys.end()) {
             loader.set(std::string(key->name), value, where);

@@ -12,7 +12,7 @@
 namespace tierfs::settings {
 namespace {
 
-constexpr std::uint64_t kKiB = 1 << 10, kMiB = 1 << 20, kGiB = 1 << 30;
+constexpr std::uint64_t kMiB = 1 << 20, kGiB = 1 << 30;
 constexpr std::uint64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint64_t kMostTime = kMostBytes;  // kForever
 constexpr std::uint64_t kMostId = 0xfffffffe;    // (uid_t)-1 means "no change" to the kernel

@@ -187,14 +187,10 @@ void TieredStore::account(const ReadReply& reply) {
         const std::uint64_t end = begin + piece.size();
         const auto first = static_cast<std::uint32_t>(begin / kBlockSize);
         const BlockMask blocks = block_range(first, static_cast<std::uint32_t>(block_count(end)) - first);
-        // Mostly nothing is new: then no cache line is written.
-        if ((buffer.used.load(std::memory_order_relaxed) & blocks) == blocks) continue;
-        const BlockMask unused = blocks & ~buffer.used.fetch_or(blocks, std::memory_order_relaxed);
-        for_each_run(unused, kLargestUnitBlocks, [&](std::uint32_t from, std::uint32_t count) {
-            const std::uint64_t at = std::max(begin, std::uint64_t{from} * kBlockSize);
-            const std::uint64_t to = std::min(end, std::uint64_t{from + count} * kBlockSize);
-            fresh[buffer.source == ArenaBuffer::Source::nvme ? 1 : 0] += to - at;
-        });
+        if ((buffer.used.load(std::memory_order_relaxed) & blocks) != blocks) {
+            buffer.used.fetch_or(blocks, std::memory_order_relaxed);
+        }
+        fresh[buffer.source == ArenaBuffer::Source::nvme ? 1 : 0] += buffer.take_fresh(begin, end);
     }
     add(counters_.bytes, total);
     if (fresh[0] != 0) add(counters_.origin, fresh[0]);

@@ -20,7 +20,31 @@ unsigned order_of(std::size_t pages) {
 }  // namespace
 
 ArenaBuffer::ArenaBuffer(std::shared_ptr<Arena> arena, std::span<std::byte> memory, std::size_t size)
-    : Buffer(memory, size), arena_(std::move(arena)) {}
+    : Buffer(memory, size),
+      arena_(std::move(arena)),
+      given_(std::make_unique<std::atomic<std::uint64_t>[]>((memory.size() / Arena::kPage + 63) / 64)) {}
+
+std::uint64_t ArenaBuffer::take_fresh(std::uint64_t begin, std::uint64_t end) {
+    constexpr std::uint64_t kWordPages = 64;
+    std::uint64_t fresh = 0;
+    for (std::uint64_t page = begin / Arena::kPage; page * Arena::kPage < end;) {
+        const std::uint64_t word = page / kWordPages;
+        const std::uint64_t last = std::min((word + 1) * kWordPages, (end + Arena::kPage - 1) / Arena::kPage);
+        const std::uint64_t count = last - page;
+        const std::uint64_t ones = count == kWordPages ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
+        const std::uint64_t wanted = ones << (page % kWordPages);
+        // Mostly nothing is new: then no cache line is written.
+        std::uint64_t old = given_[word].load(std::memory_order_relaxed);
+        if ((old & wanted) != wanted) old = given_[word].fetch_or(wanted, std::memory_order_relaxed);
+        for (std::uint64_t bits = wanted & ~old; bits != 0; bits &= bits - 1) {
+            const std::uint64_t at =
+                (word * kWordPages + static_cast<std::uint64_t>(std::countr_zero(bits))) * Arena::kPage;
+            fresh += std::min(end, at + Arena::kPage) - std::max(begin, at);
+        }
+        page = last;
+    }
+    return fresh;
+}
 
 ArenaBuffer::~ArenaBuffer() {
     arena_->give_back(writable(), quiet);

@@ -26,6 +26,22 @@ TEST(Arena, RoundsSizesUp) {
     EXPECT_EQ(Arena::rounded(9 * 65536), 9U * 65536U);
 }
 
+TEST(Arena, CountsEachByteAsFreshOnce) {
+    const auto arena = make(16 << 20);
+    const auto buffer = arena->allocate(1 << 20);
+    ASSERT_NE(buffer, nullptr);
+    EXPECT_EQ(buffer->take_fresh(0, 4096), 4096U);
+    EXPECT_EQ(buffer->take_fresh(0, 4096), 0U);
+    EXPECT_EQ(buffer->take_fresh(0, 65536), 65536U - 4096U);
+    EXPECT_EQ(buffer->take_fresh(252 << 10, 260 << 10), 8192U);  // over the edge of a word of the bitmap
+    EXPECT_EQ(buffer->take_fresh(0, 1 << 20), (1U << 20) - 65536U - 8192U);
+    EXPECT_EQ(buffer->take_fresh(0, 1 << 20), 0U);
+
+    const auto small = arena->allocate(10'000);
+    EXPECT_EQ(small->take_fresh(0, 10'000), 10'000U);
+    EXPECT_EQ(small->take_fresh(9'999, 10'000), 0U);
+}
+
 TEST(Arena, RefusesImpossibleSizes) {
     const auto arena = make(16 << 20);
     EXPECT_EQ(arena->allocate(0), nullptr);
