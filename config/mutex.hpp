@@ -1,7 +1,8 @@
 // A mutex that clang's thread-safety analysis understands.
 //
-// libstdc++'s std::mutex carries no annotations, so guarded_by(std::mutex) cannot be checked with it. The names of the
-// attributes are those of https://clang.llvm.org/docs/ThreadSafetyAnalysis.html; g++ sees empty macros.
+// libstdc++'s std::mutex carries no annotations, so guarded_by(std::mutex) cannot be checked with it. The
+// names of the attributes are those of https://clang.llvm.org/docs/ThreadSafetyAnalysis.html; g++ sees empty
+// macros.
 #pragma once
 
 #include <chrono>
@@ -43,7 +44,8 @@ class TIERFS_CAPABILITY("mutex") Mutex {
     std::mutex mutex_;
 };
 
-/// Holds a Mutex for a scope; `unlock` and `lock` let go of it in between; `wait` sleeps on a condition variable.
+/// Holds a Mutex for a scope; `unlock` and `lock` let go of it in between; `wait` sleeps on a condition
+/// variable.
 class TIERFS_SCOPED_CAPABILITY MutexLock {
   public:
     explicit MutexLock(Mutex& mutex) TIERFS_ACQUIRE(mutex) : lock_(mutex.mutex_) {}
@@ -54,8 +56,8 @@ class TIERFS_SCOPED_CAPABILITY MutexLock {
     void unlock() TIERFS_RELEASE() { lock_.unlock(); }
     void lock() TIERFS_ACQUIRE() { lock_.lock(); }
 
-    /// May wake without reason: call it in a loop that tests the condition (written out, since the analysis does not
-    /// see into a lambda).
+    /// May wake without reason: call it in a loop that tests the condition (written out, since the analysis
+    /// does not see into a lambda).
     void wait(std::condition_variable& condition) { condition.wait(lock_); }
 
     template <typename Clock, typename Duration>
