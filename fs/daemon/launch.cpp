@@ -170,7 +170,7 @@ int launch_mount(Settings settings) {
     if (settings.foreground) {
         const auto problem = log::open(level_of(settings.log_level), settings.log_file);
         if (!problem.empty()) return failed(problem);
-        return run_supervisor(settings, Channel{});
+        ::_exit(run_supervisor(settings, Channel{}));  // as above
     }
     if (settings.log_file.empty()) {
         settings.log_file = default_log_file(settings.mountpoint);
