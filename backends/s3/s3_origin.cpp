@@ -101,7 +101,8 @@ class S3Origin final : public Origin {
         operation.deadline = deadline_in(deadline_);
         return operation;
     }
-    Result<Listing> run_listing(Operation operation);
+    /// `checking`: a 404 stays ENOENT, for "no such bucket".
+    Result<Listing> run_listing(Operation operation, bool checking = false);
     [[nodiscard]] Error nothing_there(const std::string& path) const {
         return Error{ENOENT, "s3://" + target_.bucket + "/" +
                                  http::percent_encode(target_.prefix + path, true) +
@@ -116,9 +117,14 @@ class S3Origin final : public Origin {
     Client client_;
 };
 
-Result<Listing> S3Origin::run_listing(Operation operation) {
+Result<Listing> S3Origin::run_listing(Operation operation, bool checking) {
     const auto response = client_.run(std::move(operation));
-    if (!response) return fail(response.error());
+    if (!response) {
+        // S3 lists an absent prefix as empty: a 404 means that the bucket is gone or something on the way
+        // does not find it. As ENOENT it would make the callers forget names that are only out of reach.
+        if (response.error().code == ENOENT && !checking) return fail(EIO, response.error().message);
+        return fail(response.error());
+    }
     auto listing = parse_listing(response->body);
     if (!listing)
         return fail(listing.error().within("LIST s3://" + target_.bucket + " at " + target_.endpoint.base()));
@@ -129,7 +135,7 @@ Result<void> S3Origin::check() {
     auto operation = list_operation(target_.prefix, "", 1, false);
     operation.attempts = kAttemptsOfCheck;
     operation.deadline = deadline_in(std::min(deadline_, kDeadlineOfCheck));
-    const auto listing = run_listing(std::move(operation));
+    const auto listing = run_listing(std::move(operation), true);
     if (!listing) {
         const auto& error = listing.error();
         if (error.code == ENOENT)

@@ -114,6 +114,23 @@ TEST_F(S3OriginFailure, AnExpiredKeyIsRenewedOnce) {
     EXPECT_EQ(refusing.count(), 2U);
 }
 
+TEST_F(S3OriginFailure, ABucketThatIsNotFoundErasesNoNames) {
+    ChangingReply list;
+    ScriptedServer server([&](const ReceivedRequest& request) {
+        return request.method == "HEAD" ? Reply{404, {}, ""} : list(request);
+    });
+    const auto origin = open(server);
+    // The bucket is gone, an ingress has lost its backend.
+    for (const auto& reply : {error(404, "NoSuchBucket"), Reply{404, {}, "default backend - 404"}}) {
+        list.set(reply);
+        EXPECT_EQ(origin->stat("f").error().code, EIO);
+        EXPECT_THAT(origin->stat("f").error().message, HasSubstr("404"));
+        EXPECT_EQ(origin->list("", "").error().code, EIO);
+        EXPECT_EQ(origin->list("p", "").error().code, EIO);
+        EXPECT_EQ(origin->list("p", "token").error().code, EIO);
+    }
+}
+
 TEST_F(S3OriginFailure, WithoutCredentialsThePlacesAreNamed) {
     settings_.s3_anonymous = false;
     ScriptedServer server(good);
