@@ -103,6 +103,13 @@ class S3Origin final : public Origin {
     }
     /// `checking`: a 404 stays ENOENT, for "no such bucket".
     Result<Listing> run_listing(Operation operation, bool checking = false);
+    /// Whether there is any key with `prefix`. An empty page that is truncated tells nothing, so the pages
+    /// are followed until the operation's deadline.
+    Result<bool> holds_keys(const std::string& prefix, Operation operation, bool checking = false);
+    [[nodiscard]] Error repeated_token() const {
+        return Error{EIO, "LIST s3://" + target_.bucket + " at " + target_.endpoint.base() +
+                              ": the server repeats its continuation token"};
+    }
     [[nodiscard]] Error nothing_there(const std::string& path) const {
         return Error{ENOENT, "s3://" + target_.bucket + "/" +
                                  http::percent_encode(target_.prefix + path, true) +
@@ -131,13 +138,32 @@ Result<Listing> S3Origin::run_listing(Operation operation, bool checking) {
     return listing;
 }
 
+Result<bool> S3Origin::holds_keys(const std::string& prefix, Operation operation, bool checking) {
+    std::string token;
+    for (;;) {
+        const auto listing = run_listing(operation, checking);
+        if (!listing) return fail(listing.error());
+        if (!is_empty(*listing)) return true;
+        if (listing->next_token.empty()) return false;
+        if (listing->next_token == token) return fail(repeated_token());
+        token = listing->next_token;
+        operation.query = list_query(prefix, token, 1, false);
+    }
+}
+
 Result<void> S3Origin::check() {
     auto operation = list_operation(target_.prefix, "", 1, false);
     operation.attempts = kAttemptsOfCheck;
     operation.deadline = deadline_in(std::min(deadline_, kDeadlineOfCheck));
-    const auto listing = run_listing(std::move(operation), true);
-    if (!listing) {
-        const auto& error = listing.error();
+    // A bucket is a root even when it is empty: one page tells that it may be listed.
+    Result<bool> found = true;
+    if (!target_.prefix.empty()) {
+        found = holds_keys(target_.prefix, std::move(operation), true);
+    } else if (const auto listing = run_listing(std::move(operation), true); !listing) {
+        found = fail(listing.error());
+    }
+    if (!found) {
+        const auto& error = found.error();
         if (error.code == ENOENT)
             return fail(ENOENT, "bucket " + target_.bucket + " does not exist at " + target_.endpoint.base() +
                                     " (" + error.message + ")");
@@ -148,7 +174,7 @@ Result<void> S3Origin::check() {
             return fail(error.code, error.message + " (if the endpoint speaks TLS: use https://)");
         return fail(error);
     }
-    if (is_empty(*listing) && !target_.prefix.empty()) return fail(nothing_there(""));
+    if (!*found) return fail(nothing_there(""));
     return {};
 }
 
@@ -168,18 +194,19 @@ Result<Attributes> S3Origin::stat(const std::string& path) {
         slot->ready.notify_all();
     };
     client_.start(std::move(head_request));
-    const auto listing = run_listing(list_operation(target_.prefix + path + "/", "", 1, false));
-    if (listing && !is_empty(*listing)) return directory_attributes(ownership_);
+    const auto prefix = target_.prefix + path + "/";
+    const auto beneath = holds_keys(prefix, list_operation(prefix, "", 1, false));
+    if (beneath && *beneath) return directory_attributes(ownership_);
     MutexLock lock(slot->mutex);
     while (!slot->result) lock.wait(slot->ready);
     const auto& head = *slot->result;
     if (head) {
         // Who may read but not list still gets files by name.
-        if (listing || listing.error().code == EACCES) return attributes_of_head(*head, ownership_);
-        return fail(listing.error());
+        if (beneath || beneath.error().code == EACCES) return attributes_of_head(*head, ownership_);
+        return fail(beneath.error());
     }
-    if (head.error().code != ENOENT) return fail(listing ? head.error() : listing.error());
-    if (!listing) return fail(listing.error());
+    if (head.error().code != ENOENT) return fail(beneath ? head.error() : beneath.error());
+    if (!beneath) return fail(beneath.error());
     return fail(nothing_there(path));
 }
 
@@ -195,9 +222,7 @@ Result<ListPage> S3Origin::list(const std::string& path, const std::string& toke
                                      ": an object, not a directory");
         return fail(head.error().code == ENOENT ? nothing_there(path) : head.error());
     }
-    if (!token.empty() && listing->next_token == token)
-        return fail(EIO, "LIST s3://" + target_.bucket + " at " + target_.endpoint.base() +
-                             ": the server repeats its continuation token");
+    if (!token.empty() && listing->next_token == token) return fail(repeated_token());
     return map_listing(*listing, prefix, ownership_);
 }
 
