@@ -193,13 +193,19 @@ Result<Attributes> S3Origin::stat(const std::string& path) {
         slot->result = std::move(result);
         slot->ready.notify_all();
     };
+    const auto changes = client_.credential_changes();
     client_.start(std::move(head_request));
     const auto prefix = target_.prefix + path + "/";
     const auto beneath = holds_keys(prefix, list_operation(prefix, "", 1, false));
     if (beneath && *beneath) return directory_attributes(ownership_);
-    MutexLock lock(slot->mutex);
-    while (!slot->result) lock.wait(slot->ready);
-    const auto& head = *slot->result;
+    auto head = [&] {
+        MutexLock lock(slot->mutex);
+        while (!slot->result) lock.wait(slot->ready);
+        return std::move(*slot->result);
+    }();
+    // HEAD cannot tell a revoked key from a denied object; LIST can, and has brought other credentials.
+    if (!head && head.error().code == EACCES && beneath && client_.credential_changes() != changes)
+        head = client_.run(head_operation(path));
     if (head) {
         // Who may read but not list still gets files by name.
         if (beneath || beneath.error().code == EACCES) return attributes_of_head(*head, ownership_);
