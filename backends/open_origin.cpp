@@ -1,14 +1,13 @@
 #include "backends/dir/directory_origin.hpp"
-#include "backends/http/url.hpp"
 #include "backends/origin.hpp"
 #include "backends/s3/s3_origin.hpp"
+#include "backends/source_url.hpp"
 
 namespace tierfs {
 
 Result<std::unique_ptr<Origin>> open_origin(const Settings& settings) {
     constexpr std::string_view kAllowed =
         "; allowed is s3://BUCKET[/PREFIX], an absolute directory, or file:///DIR";
-    constexpr std::string_view kFile = "file://";
     const std::string& source = settings.source;
     const auto refuse = [&](std::string_view why) {
         return fail(EINVAL, "source '" + source + "': " + std::string(why) + std::string(kAllowed));
@@ -16,13 +15,11 @@ Result<std::unique_ptr<Origin>> open_origin(const Settings& settings) {
     if (source.empty()) return refuse("it is empty");
     if (source.find('\0') != std::string::npos) return refuse("it holds a NUL");
     if (source.starts_with("s3://")) return open_s3_origin(settings);
-    if (source.front() == '/') return open_directory_origin(settings, source);
-    if (source.starts_with(kFile)) {
-        const auto path = http::percent_decode(std::string_view(source).substr(kFile.size()));
-        if (!path.starts_with('/'))
+    if (const auto path = directory_of_source(source)) {
+        if (!path->starts_with('/'))
             return refuse("there must be three slashes: another host's files are not served");
-        if (path.find('\0') != std::string::npos) return refuse("it holds a NUL");
-        return open_directory_origin(settings, path);
+        if (path->find('\0') != std::string::npos) return refuse("it holds a NUL");
+        return open_directory_origin(settings, *path);
     }
     if (source.starts_with("nfs://"))
         return refuse("NFS is not in this version (a directory on an NFS mount is fine)");

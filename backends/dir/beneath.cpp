@@ -4,9 +4,14 @@
 #include <linux/openat2.h>
 #include <sys/syscall.h>
 
+#include <thread>
+
 namespace tierfs {
 
 namespace {
+
+constexpr unsigned kAttemptsAtOnce = 16;  // races with renames are over by then
+constexpr std::chrono::milliseconds kBetweenAttempts{10};
 
 std::int64_t nanoseconds(const struct timespec& time) {
     return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
@@ -14,16 +19,27 @@ std::int64_t nanoseconds(const struct timespec& time) {
 
 }  // namespace
 
-Result<FileDescriptor> open_beneath(int root, const std::string& path, int flags) {
+Result<FileDescriptor> open_beneath(int root, const std::string& path, int flags,
+                                    std::chrono::milliseconds patience) {
     struct open_how how {};
     how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC);
     how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
     const char* name = path.empty() ? "." : path.c_str();
-    for (;;) {
+    const auto limit = std::chrono::steady_clock::now() + patience;
+    for (unsigned attempt = 1;; ++attempt) {
         const long descriptor = ::syscall(SYS_openat2, root, name, &how, sizeof(how));
         if (descriptor >= 0) return FileDescriptor(static_cast<int>(descriptor));
-        // EAGAIN: a rename or mount raced with the resolution; the kernel asks to try again (openat2(2)).
-        if (errno == EINTR || errno == EAGAIN) continue;
+        if (errno == EINTR) continue;
+        // EAGAIN: a rename or mount raced with the resolution, and the kernel asks to try again (openat2(2));
+        // or, with O_NONBLOCK, the file carries a lease that its holder has not given back yet (fcntl(2)).
+        if (errno == EAGAIN) {
+            if (attempt <= kAttemptsAtOnce) continue;
+            if (std::chrono::steady_clock::now() >= limit)
+                return fail(
+                    system_error(ETIMEDOUT, "'" + path + "' in the source directory (held by a lease?)"));
+            std::this_thread::sleep_for(kBetweenAttempts);
+            continue;
+        }
         const int code = (errno == EXDEV || errno == ELOOP) ? ENOENT : errno;
         return fail(system_error(code, "'" + path + "' in the source directory"));
     }

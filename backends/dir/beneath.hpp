@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <chrono>
 #include <string>
 
 #include "backends/disk/file_descriptor.hpp"
@@ -13,8 +14,10 @@ namespace tierfs {
 
 /// openat2(2) below `root` without following any symlink; a final symlink is opened itself with O_PATH |
 /// O_NOFOLLOW. `path` relative, "" is the root. EXDEV and ELOOP (a way out, a symlink on the way) come back
-/// as ENOENT.
-Result<FileDescriptor> open_beneath(int root, const std::string& path, int flags);
+/// as ENOENT. ETIMEDOUT when the kernel asks to try again (a rename races; somebody holds a lease on the file
+/// and `flags` has O_NONBLOCK) for longer than `patience`.
+Result<FileDescriptor> open_beneath(int root, const std::string& path, int flags,
+                                    std::chrono::milliseconds patience = std::chrono::seconds(10));
 
 /// Attributes, and whether this is something that a dataset cannot hold (socket, pipe, device).
 struct BeneathStat {

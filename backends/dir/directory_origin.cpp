@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <list>
 
+#include "backends/dir/acl.hpp"
 #include "backends/dir/beneath.hpp"
 #include "backends/dir/read_pool.hpp"
 #include "backends/disk/file_descriptor.hpp"
@@ -105,6 +106,7 @@ class DirectoryOrigin final : public Origin {
         if (::fstat(opened->get(), &status) != 0) return fail(system_error(errno, "'" + path + "'"));
         BeneathStat result = to_attributes(status);
         if (result.is_special) return fail(ENOENT, "'" + path + "' is neither file, directory nor symlink");
+        result.attributes.mode = acls_.mode_of(opened->get(), status);
         return std::move(result.attributes);
     }
 
@@ -152,6 +154,7 @@ class DirectoryOrigin final : public Origin {
 
     const FileDescriptor root_;
     const std::string real_path_;
+    const AclReader acls_;
     PartialListings partial_;
     std::atomic<std::uint64_t> gets_ = 0, heads_ = 0, lists_ = 0, others_ = 0, bytes_read_ = 0, errors_ = 0;
     ReadPool pool_;  // last: its threads use all of the above
@@ -175,6 +178,7 @@ Result<ListPage> DirectoryOrigin::list(const std::string& path, const std::strin
     }
 
     ListPage page;
+    const std::string within = "/proc/self/fd/" + std::to_string(directory.get()) + "/";
     const std::size_t end = std::min(listing->names.size(), listing->position + kNamesPerPage);
     page.entries.reserve(end - listing->position);
     for (; listing->position < end; ++listing->position) {
@@ -189,6 +193,7 @@ Result<ListPage> DirectoryOrigin::list(const std::string& path, const std::strin
             ++page.hidden["socket, pipe or device"];
             continue;
         }
+        result.attributes.mode = acls_.mode_of(within + name, status);
         page.entries.push_back(DirectoryEntry{name, std::move(result.attributes)});
     }
     if (end < listing->names.size()) {

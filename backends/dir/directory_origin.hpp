@@ -16,6 +16,9 @@ namespace tierfs {
 /// read. Reads run on threads of its own, demand first. A file system that hangs (a dead NFS server on a hard
 /// mount) holds the thread that asked it: no deadline can end a system call. ENOENT when `path` is absent,
 /// ENOTDIR, EACCES; ENOSYS on a kernel before 5.6.
+///
+/// With a POSIX ACL the group bits shown are those of the owning group; what the ACL grants to named users
+/// and groups is not carried over.
 Result<std::unique_ptr<Origin>> open_directory_origin(const Settings& settings, const std::string& path);
 
 }  // namespace tierfs

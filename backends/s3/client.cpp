@@ -127,6 +127,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
         fresh_ = response.failure != http::Failure::none;
         switch (judgement.verdict) {
             case Verdict::good:
+                if (client_.provider_ != nullptr) client_.remember_good(credentials_);
                 finish(std::move(response));
                 return;
             case Verdict::repeat:
@@ -144,6 +145,10 @@ class Client::Running : public std::enable_shared_from_this<Running> {
                 break;
             case Verdict::renew_credentials:
                 if (response.body.empty() && adjust_clock(response)) return;
+                // A policy denies the key, or hides that it is missing from who may not list. HEAD tells of
+                // an expired token by 400.
+                if (response.status == 403 && response.body.empty() && client_.brought_good(credentials_))
+                    break;
                 if (!renewed_ && client_.provider_ != nullptr && client_.provider_->reject(credentials_)) {
                     renewed_ = true;
                     repair();
@@ -286,6 +291,23 @@ bool Client::correct_clock(std::string_view date) {
     log::warning("S3: this machine's clock differs from the server's by " + std::to_string(offset.count()) +
                  " s");
     return true;
+}
+
+void Client::remember_good(const Credentials& used) {
+    const MutexLock lock(mutex_);
+    if (good_ && good_->is_of(used)) return;
+    good_ = Identity{used.access_key, used.session_token};
+    ++changes_;
+}
+
+bool Client::brought_good(const Credentials& used) {
+    const MutexLock lock(mutex_);
+    return good_ && good_->is_of(used);
+}
+
+std::uint64_t Client::credential_changes() {
+    const MutexLock lock(mutex_);
+    return changes_;
 }
 
 double Client::random() {

@@ -27,7 +27,8 @@ struct Operation {
 };
 
 /// Repeats what is worth it with full jitter and a budget; refreshes refused credentials, corrects for a
-/// wrong clock and follows AWS to the bucket's region, each once an operation.
+/// wrong clock and follows AWS to the bucket's region, each once an operation. A 403 without a body for
+/// credentials that brought the last good reply is about the object: no renewal, which would hold up all.
 ///
 /// Thread-safe. `done` runs on an engine's or the provider's thread, or on the caller's; it must not block.
 /// Errors: ENOENT, EACCES, ESTALE (412, 416, another ETag), ETIMEDOUT, ECANCELED, EHOSTUNREACH (no connection
@@ -44,6 +45,8 @@ class Client {
 
     [[nodiscard]] OriginStats stats() const;
     [[nodiscard]] std::string region() TIERFS_EXCLUDES(mutex_);
+    /// Grows whenever good replies come with other credentials than before.
+    [[nodiscard]] std::uint64_t credential_changes() TIERFS_EXCLUDES(mutex_);
 
   private:
     class Running;
@@ -56,10 +59,19 @@ class Client {
         std::shared_ptr<Signer> signer;
         std::chrono::seconds skew{0};
     };
+    /// What tells credentials apart, without the secret.
+    struct Identity {
+        std::string access_key, session_token;
+        [[nodiscard]] bool is_of(const Credentials& other) const {
+            return access_key == other.access_key && session_token == other.session_token;
+        }
+    };
 
     [[nodiscard]] Aim aim() TIERFS_EXCLUDES(mutex_);
     bool move_to(const std::string& region) TIERFS_EXCLUDES(mutex_);
     bool correct_clock(std::string_view date) TIERFS_EXCLUDES(mutex_);
+    void remember_good(const Credentials& used) TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] bool brought_good(const Credentials& used) TIERFS_EXCLUDES(mutex_);
     double random() TIERFS_EXCLUDES(mutex_);
 
     http::Engine& engine_;
@@ -68,6 +80,8 @@ class Client {
     Counters counters_;
     Mutex mutex_;
     Aim aim_ TIERFS_GUARDED_BY(mutex_);
+    std::optional<Identity> good_ TIERFS_GUARDED_BY(mutex_);  ///< of the last good reply
+    std::uint64_t changes_ TIERFS_GUARDED_BY(mutex_) = 0;     ///< of good_
     std::minstd_rand random_ TIERFS_GUARDED_BY(mutex_){std::random_device{}()};
 };
 

@@ -101,7 +101,15 @@ class S3Origin final : public Origin {
         operation.deadline = deadline_in(deadline_);
         return operation;
     }
-    Result<Listing> run_listing(Operation operation);
+    /// `checking`: a 404 stays ENOENT, for "no such bucket".
+    Result<Listing> run_listing(Operation operation, bool checking = false);
+    /// Whether there is any key with `prefix`. An empty page that is truncated tells nothing, so the pages
+    /// are followed until the operation's deadline.
+    Result<bool> holds_keys(const std::string& prefix, Operation operation, bool checking = false);
+    [[nodiscard]] Error repeated_token() const {
+        return Error{EIO, "LIST s3://" + target_.bucket + " at " + target_.endpoint.base() +
+                              ": the server repeats its continuation token"};
+    }
     [[nodiscard]] Error nothing_there(const std::string& path) const {
         return Error{ENOENT, "s3://" + target_.bucket + "/" +
                                  http::percent_encode(target_.prefix + path, true) +
@@ -116,22 +124,46 @@ class S3Origin final : public Origin {
     Client client_;
 };
 
-Result<Listing> S3Origin::run_listing(Operation operation) {
+Result<Listing> S3Origin::run_listing(Operation operation, bool checking) {
     const auto response = client_.run(std::move(operation));
-    if (!response) return fail(response.error());
+    if (!response) {
+        // S3 lists an absent prefix as empty: a 404 means that the bucket is gone or something on the way
+        // does not find it. As ENOENT it would make the callers forget names that are only out of reach.
+        if (response.error().code == ENOENT && !checking) return fail(EIO, response.error().message);
+        return fail(response.error());
+    }
     auto listing = parse_listing(response->body);
     if (!listing)
         return fail(listing.error().within("LIST s3://" + target_.bucket + " at " + target_.endpoint.base()));
     return listing;
 }
 
+Result<bool> S3Origin::holds_keys(const std::string& prefix, Operation operation, bool checking) {
+    std::string token;
+    for (;;) {
+        const auto listing = run_listing(operation, checking);
+        if (!listing) return fail(listing.error());
+        if (!is_empty(*listing)) return true;
+        if (listing->next_token.empty()) return false;
+        if (listing->next_token == token) return fail(repeated_token());
+        token = listing->next_token;
+        operation.query = list_query(prefix, token, 1, false);
+    }
+}
+
 Result<void> S3Origin::check() {
     auto operation = list_operation(target_.prefix, "", 1, false);
     operation.attempts = kAttemptsOfCheck;
     operation.deadline = deadline_in(std::min(deadline_, kDeadlineOfCheck));
-    const auto listing = run_listing(std::move(operation));
-    if (!listing) {
-        const auto& error = listing.error();
+    // A bucket is a root even when it is empty: one page tells that it may be listed.
+    Result<bool> found = true;
+    if (!target_.prefix.empty()) {
+        found = holds_keys(target_.prefix, std::move(operation), true);
+    } else if (const auto listing = run_listing(std::move(operation), true); !listing) {
+        found = fail(listing.error());
+    }
+    if (!found) {
+        const auto& error = found.error();
         if (error.code == ENOENT)
             return fail(ENOENT, "bucket " + target_.bucket + " does not exist at " + target_.endpoint.base() +
                                     " (" + error.message + ")");
@@ -142,7 +174,7 @@ Result<void> S3Origin::check() {
             return fail(error.code, error.message + " (if the endpoint speaks TLS: use https://)");
         return fail(error);
     }
-    if (is_empty(*listing) && !target_.prefix.empty()) return fail(nothing_there(""));
+    if (!*found) return fail(nothing_there(""));
     return {};
 }
 
@@ -161,19 +193,26 @@ Result<Attributes> S3Origin::stat(const std::string& path) {
         slot->result = std::move(result);
         slot->ready.notify_all();
     };
+    const auto changes = client_.credential_changes();
     client_.start(std::move(head_request));
-    const auto listing = run_listing(list_operation(target_.prefix + path + "/", "", 1, false));
-    if (listing && !is_empty(*listing)) return directory_attributes(ownership_);
-    MutexLock lock(slot->mutex);
-    while (!slot->result) lock.wait(slot->ready);
-    const auto& head = *slot->result;
+    const auto prefix = target_.prefix + path + "/";
+    const auto beneath = holds_keys(prefix, list_operation(prefix, "", 1, false));
+    if (beneath && *beneath) return directory_attributes(ownership_);
+    auto head = [&] {
+        MutexLock lock(slot->mutex);
+        while (!slot->result) lock.wait(slot->ready);
+        return std::move(*slot->result);
+    }();
+    // HEAD cannot tell a revoked key from a denied object; LIST can, and has brought other credentials.
+    if (!head && head.error().code == EACCES && beneath && client_.credential_changes() != changes)
+        head = client_.run(head_operation(path));
     if (head) {
         // Who may read but not list still gets files by name.
-        if (listing || listing.error().code == EACCES) return attributes_of_head(*head, ownership_);
-        return fail(listing.error());
+        if (beneath || beneath.error().code == EACCES) return attributes_of_head(*head, ownership_);
+        return fail(beneath.error());
     }
-    if (head.error().code != ENOENT) return fail(listing ? head.error() : listing.error());
-    if (!listing) return fail(listing.error());
+    if (head.error().code != ENOENT) return fail(beneath ? head.error() : beneath.error());
+    if (!beneath) return fail(beneath.error());
     return fail(nothing_there(path));
 }
 
@@ -189,9 +228,7 @@ Result<ListPage> S3Origin::list(const std::string& path, const std::string& toke
                                      ": an object, not a directory");
         return fail(head.error().code == ENOENT ? nothing_there(path) : head.error());
     }
-    if (!token.empty() && listing->next_token == token)
-        return fail(EIO, "LIST s3://" + target_.bucket + " at " + target_.endpoint.base() +
-                             ": the server repeats its continuation token");
+    if (!token.empty() && listing->next_token == token) return fail(repeated_token());
     return map_listing(*listing, prefix, ownership_);
 }
 

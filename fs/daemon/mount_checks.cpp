@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "backends/source_url.hpp"
 #include "fs/control/mountinfo.hpp"
 
 namespace tierfs {
@@ -72,9 +73,8 @@ bool is_within(const std::string& inner, const std::string& outer) {
 }
 
 std::string source_directory(const std::string& source) {
-    constexpr std::string_view kScheme = "file://";
-    if (source.starts_with(kScheme)) return source.substr(kScheme.size());
-    return source.starts_with('/') ? source : std::string{};
+    const auto directory = directory_of_source(source);
+    return directory && directory->starts_with('/') ? *directory : std::string{};
 }
 
 Result<std::string> check_mount(const Settings& settings) {

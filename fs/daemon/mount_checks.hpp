@@ -16,7 +16,8 @@ Result<std::string> check_mount(const Settings& settings);
 /// Whether one path is the other or lies beneath it; both absolute and without links.
 bool is_within(const std::string& inner, const std::string& outer);
 
-/// The directory of a SOURCE that is one ("/dir", "file:///dir"), else empty.
+/// The directory of a SOURCE that is one ("/dir", "file:///dir" with its percent escapes decoded as by
+/// open_origin), else empty.
 std::string source_directory(const std::string& source);
 
 }  // namespace tierfs

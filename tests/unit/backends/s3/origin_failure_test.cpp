@@ -114,6 +114,93 @@ TEST_F(S3OriginFailure, AnExpiredKeyIsRenewedOnce) {
     EXPECT_EQ(refusing.count(), 2U);
 }
 
+/// A container's metadata service; its n-th answer (from 0) is the key "Kn".
+ScriptedServer::Handler numbered_keys() {
+    auto number = std::make_shared<int>(0);
+    return [number](const ReceivedRequest&) {
+        return Reply{
+            200, {}, "{\"AccessKeyId\":\"K" + std::to_string((*number)++) + "\",\"SecretAccessKey\":\"S\"}"};
+    };
+}
+
+bool used_key(const ReceivedRequest& request, const std::string& key) {
+    return request.header("authorization").find("Credential=" + key + "/") != std::string::npos;
+}
+
+TEST_F(S3OriginFailure, ADeniedObjectRenewsNoCredentials) {
+    ScriptedServer keys(numbered_keys());
+    settings_.s3_anonymous = false;
+    environment_["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = keys.url();
+    ScriptedServer server([](const ReceivedRequest& request) {
+        return request.method == "HEAD" ? Reply{403, {}, ""} : good(request);
+    });
+    const auto origin = open(server);
+    ASSERT_TRUE(origin->check());
+    EXPECT_EQ(origin->stat("denied").error().code, EACCES);
+    EXPECT_EQ(origin->stat("denied").error().code, EACCES);
+    EXPECT_EQ(*read(*origin), kContent);
+    EXPECT_EQ(keys.count(), 1U);
+    EXPECT_EQ(origin->stats().head, 2U);
+}
+
+TEST_F(S3OriginFailure, ARefusalWithoutReasonRenewsCredentialsThatHaveNotWorkedYet) {
+    ScriptedServer keys(numbered_keys());
+    settings_.s3_anonymous = false;
+    environment_["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = keys.url();
+    ScriptedServer server([](const ReceivedRequest& request) {
+        return used_key(request, "K0") ? Reply{403, {}, ""} : good(request);
+    });
+    EXPECT_EQ(*read(*open(server)), kContent);
+    EXPECT_EQ(keys.count(), 2U);
+}
+
+TEST_F(S3OriginFailure, AnExpiredTokenInHeadIsRenewedAlthoughItHasWorked) {
+    ScriptedServer keys(numbered_keys());
+    settings_.s3_anonymous = false;
+    environment_["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = keys.url();
+    ScriptedServer server([](const ReceivedRequest& request) {
+        return request.method == "HEAD" && used_key(request, "K0") ? Reply{400, {}, ""} : good(request);
+    });
+    const auto origin = open(server);
+    ASSERT_TRUE(origin->check());
+    EXPECT_TRUE(origin->stat("f"));
+    EXPECT_EQ(keys.count(), 2U);
+}
+
+TEST_F(S3OriginFailure, ARevokedKeyIsRenewedAlthoughItHasWorked) {
+    ScriptedServer keys(numbered_keys());
+    settings_.s3_anonymous = false;
+    environment_["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = keys.url();
+    std::atomic<bool> revoked{false};
+    ScriptedServer server([&](const ReceivedRequest& request) {
+        if (!revoked || !used_key(request, "K0")) return good(request);
+        return request.method == "HEAD" ? Reply{403, {}, ""} : error(403, "InvalidAccessKeyId");
+    });
+    const auto origin = open(server);
+    ASSERT_TRUE(origin->check());
+    revoked = true;
+    const auto found = origin->stat("f");
+    EXPECT_TRUE(found) << found.error().message;
+    EXPECT_EQ(keys.count(), 2U);
+}
+
+TEST_F(S3OriginFailure, ABucketThatIsNotFoundErasesNoNames) {
+    ChangingReply list;
+    ScriptedServer server([&](const ReceivedRequest& request) {
+        return request.method == "HEAD" ? Reply{404, {}, ""} : list(request);
+    });
+    const auto origin = open(server);
+    // The bucket is gone, an ingress has lost its backend.
+    for (const auto& reply : {error(404, "NoSuchBucket"), Reply{404, {}, "default backend - 404"}}) {
+        list.set(reply);
+        EXPECT_EQ(origin->stat("f").error().code, EIO);
+        EXPECT_THAT(origin->stat("f").error().message, HasSubstr("404"));
+        EXPECT_EQ(origin->list("", "").error().code, EIO);
+        EXPECT_EQ(origin->list("p", "").error().code, EIO);
+        EXPECT_EQ(origin->list("p", "token").error().code, EIO);
+    }
+}
+
 TEST_F(S3OriginFailure, WithoutCredentialsThePlacesAreNamed) {
     settings_.s3_anonymous = false;
     ScriptedServer server(good);

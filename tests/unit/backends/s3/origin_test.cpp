@@ -120,6 +120,48 @@ TEST_F(S3Origin, ARepeatedTokenIsNoEndlessListing) {
     EXPECT_EQ(origin->list("", "t").error().code, EIO);
 }
 
+TEST_F(S3Origin, AnEmptyTruncatedPageDoesNotMeanNothing) {
+    // A server that passes over deleted keys: the page's limit is reached before a living one.
+    ScriptedServer server([](const ReceivedRequest& request) {
+        if (request.method == "HEAD") return error(404, "NoSuchKey");
+        if (request.target.find("continuation-token=t2") != std::string::npos)
+            return listing(contents("p/dir/x"));
+        const bool second = request.target.find("continuation-token=t1") != std::string::npos;
+        return listing("<IsTruncated>true</IsTruncated><NextContinuationToken>" +
+                       std::string(second ? "t2" : "t1") + "</NextContinuationToken>");
+    });
+    settings_.source = "s3://bkt/p";
+    const auto origin = open(server);
+    const auto checked = origin->check();
+    EXPECT_TRUE(checked) << checked.error().message;
+    const auto directory = origin->stat("dir");
+    ASSERT_TRUE(directory) << directory.error().message;
+    EXPECT_EQ(directory->kind, ObjectKind::directory);
+    int continued = 0;
+    for (const auto& request : server.requests()) {
+        if (request.target.find("continuation-token=") == std::string::npos) continue;
+        const char* const prefix = ++continued <= 2 ? "prefix=p%2F" : "prefix=p%2Fdir%2F";
+        EXPECT_THAT(request.target, testing::EndsWith(prefix));
+    }
+    EXPECT_EQ(continued, 4);
+}
+
+TEST_F(S3Origin, TruncatedPagesThatEndInNothingAreNoDirectory) {
+    ScriptedServer server([](const ReceivedRequest& request) {
+        if (request.target.find("list-type=2") == std::string::npos) return good(request);
+        if (request.target.find("continuation-token=t") != std::string::npos) return listing("");
+        return listing("<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>");
+    });
+    const auto origin = open(server);
+    EXPECT_EQ(origin->stat("f")->kind, ObjectKind::file);
+    EXPECT_EQ(origin->stat("none").error().code, ENOENT);
+    ScriptedServer circling([](const ReceivedRequest& request) {
+        if (request.method == "HEAD") return error(404, "NoSuchKey");
+        return listing("<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>");
+    });
+    EXPECT_EQ(open(circling)->stat("none").error().code, EIO);
+}
+
 TEST_F(S3Origin, ListingWhatIsNoDirectory) {
     ScriptedServer server(good);
     const auto origin = open(server);

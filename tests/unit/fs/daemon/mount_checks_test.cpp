@@ -77,6 +77,17 @@ TEST_F(MountChecks, SeesThroughLinksAndUrls) {
     EXPECT_EQ(code(), EINVAL);
 }
 
+TEST_F(MountChecks, DecodesUrlsAsTheOriginDoes) {
+    // "data", its first letter escaped.
+    settings_.source = "file://" + base_.string() + "/%64ata";
+    settings_.nvme_path = base_ / "data" / "inner";
+    EXPECT_EQ(code(), EINVAL);
+    EXPECT_EQ(source_directory("file:///a%20b"), "/a b");
+    EXPECT_EQ(source_directory("/a%20b"), "/a%20b");
+    EXPECT_EQ(source_directory("file://host/a"), "");
+    EXPECT_EQ(source_directory("s3://bkt/a"), "");
+}
+
 TEST(IsWithin, ComparesWholeComponents) {
     EXPECT_TRUE(is_within("/a/b", "/a"));
     EXPECT_TRUE(is_within("/a", "/a"));
