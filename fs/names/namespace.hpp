@@ -52,10 +52,11 @@ struct NamespaceStats {
 /// Thread-safe. Each call answers through its callback exactly once: at once on the calling thread when
 /// memory or the index know a fresh answer, later from a worker of the namespace when the origin must be
 /// asked (so that a slow origin never holds up a thread of /dev/fuse). Concurrent questions about the same
-/// thing share one request to the origin. When the origin cannot be asked (ETIMEDOUT, EIO), an answer that
-/// was fresh once is served stale for as long as metadata.ttl once more after which the error is returned; an
-/// answer that there never was is the error. A node whose object changed gets a new node id under its name;
-/// the old node goes on naming its own version.
+/// thing share one request to the origin. A question that waited for a worker longer than origin.deadline is
+/// answered without the origin. When that cannot be asked (ETIMEDOUT, EIO, ECONNREFUSED, EHOSTUNREACH,
+/// ENETUNREACH, or such a wait: ETIMEDOUT), an answer that was fresh once is served stale for as long as
+/// metadata.ttl once more after which the error is returned; an answer that there never was is the error. A
+/// node whose object changed gets a new node id under its name; the old node goes on naming its own version.
 class Namespace {
   public:
     static Result<std::unique_ptr<Namespace>> open(const Settings& settings, std::uint64_t memory,

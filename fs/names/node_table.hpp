@@ -39,6 +39,9 @@ struct NameKeyHash {
     }
 };
 
+/// Whether the origin could not be asked at all, so that what was fresh once may be served a while longer.
+bool is_unreachable(const Error& error);
+
 /// Freshness of answers, in CLOCK_REALTIME nanoseconds (they are kept over restarts). Immutable.
 class Freshness {
   public:
