@@ -75,9 +75,11 @@ std::optional<int> wait_for_exit(pid_t child, Clock::duration patience) {
     }
 }
 
+// Longer than the supervisor waits for the daemon before it kills it: without a supervisor a daemon that
+// hangs would keep the cache for good.
 void give_up(pid_t supervisor) {
     ::kill(supervisor, SIGTERM);
-    if (wait_for_exit(supervisor, std::chrono::seconds(20))) return;
+    if (wait_for_exit(supervisor, std::chrono::seconds(75))) return;
     ::kill(supervisor, SIGKILL);
     wait_for_exit(supervisor, std::chrono::seconds(5));
 }
