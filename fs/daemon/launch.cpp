@@ -123,7 +123,9 @@ int wait_for_mount(const Settings& settings, pid_t supervisor, Channel& channel,
     }
     const auto message = channel.receive();
     if (message && message->kind == Message::Kind::serving) {
-        const auto answers = probe(settings, signals);
+        auto answers = probe(settings, signals);
+        // A daemon that died by now has left the bare directory, which answers too.
+        if (answers) answers = check_mounted(settings);
         if (answers) return 0;
         give_up(supervisor);
         return failed(answers.error().message);
