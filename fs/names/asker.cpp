@@ -191,6 +191,17 @@ Asker::Answer Asker::stale(const NameKey& key, const Error& error) {
     return fail(listed && freshness_.servable(*listed) ? absent(key.name) : error);
 }
 
+std::chrono::milliseconds Asker::absent_for(NodeId parent, const std::string& name) {
+    const std::int64_t now = freshness_.now();
+    auto left = table_.absent_left(parent, name, now);
+    if (const auto listed = table_.listed(parent, now)) {
+        // Served stale: long enough not to ask a dead origin for each call.
+        const auto stale_for = freshness_.servable(*listed) ? freshness_.stale_for() : left;
+        left = std::max(left, freshness_.left(*listed).value_or(stale_for));
+    }
+    return std::min(left, freshness_.negative_ttl());
+}
+
 bool Asker::is_listing_worth_it(NodeId directory) {
     if (!origin_.listing_is_cheap() || freshness_.negative_ttl().count() == 0) return false;
     // Rent or buy: list when as many single questions have been paid for as the listing has pages.

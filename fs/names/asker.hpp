@@ -50,6 +50,9 @@ class Asker {
     /// How the kernel may keep a node that its name leads to; zero when it is not fresh.
     Result<NodeView> view(NodeId node, const NodeRecord& record);
 
+    /// See Namespace.
+    std::chrono::milliseconds absent_for(NodeId parent, const std::string& name);
+
   private:
     /// Questions about names of one directory that memory and index could not answer.
     struct Unanswered {

@@ -113,6 +113,10 @@ class NamespaceOfOrigin final : public Namespace {
         return freshness_.negative_ttl();
     }
 
+    [[nodiscard]] std::chrono::milliseconds absent_for(NodeId parent, const std::string& name) override {
+        return asker_.absent_for(parent, name);
+    }
+
     [[nodiscard]] NamespaceStats stats() const override { return {table_.known_nodes(), hidden_.get()}; }
 
     void stop() override { workers_.stop(); }

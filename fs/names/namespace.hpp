@@ -63,8 +63,7 @@ class Namespace {
                                                    Index& index, Origin& origin, InvalidationSink& sink);
     virtual ~Namespace() = default;
 
-    /// ENOENT for what is not there: `valid_for` of a negative answer is metadata_ttl at most (see
-    /// negative_ttl).
+    /// ENOENT for what is not there; see absent_for.
     virtual void lookup(NodeId parent, std::string name, std::function<void(Result<NodeView>)> done) = 0;
 
     virtual void attributes(NodeId node, std::function<void(Result<NodeView>)> done) = 0;
@@ -85,7 +84,11 @@ class Namespace {
     /// afresh at the next lookup, the kernel is told to forget the entry.
     virtual void version_gone(NodeId node) = 0;
 
+    /// The longest that the kernel may keep an ENOENT.
     [[nodiscard]] virtual std::chrono::milliseconds negative_ttl() const = 0;
+    /// How long the kernel may keep that this name, which `lookup` just said is not there, is not there: what
+    /// is left of what that stands on, negative_ttl at most. 0: not at all. Memory or index only.
+    [[nodiscard]] virtual std::chrono::milliseconds absent_for(NodeId parent, const std::string& name) = 0;
     [[nodiscard]] virtual NamespaceStats stats() const = 0;
 
     /// Ends the workers; callbacks that wait are answered with ECANCELED. Call after Origin::stop.

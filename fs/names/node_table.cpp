@@ -257,6 +257,12 @@ bool NodeTable::known_absent(NodeId parent, const std::string& name, std::int64_
     return until && now < *until && *until - now <= kLongestNegative.count() * kNanosecondsPerMillisecond;
 }
 
+milliseconds NodeTable::absent_left(NodeId parent, const std::string& name, std::int64_t now) {
+    const auto until = absent_.get({parent, name});
+    const std::int64_t left = until ? (*until - now) / kNanosecondsPerMillisecond : 0;
+    return milliseconds(left > 0 && left <= kLongestNegative.count() ? left : 0);
+}
+
 void NodeTable::remember_absent(NodeId parent, const std::string& name, std::int64_t until) {
     const NameKey key{parent, name};
     absent_.put(key, until, cost(key));
