@@ -133,9 +133,10 @@ def test_second_interrupt_does_not_wait_for_the_end(starting):
     supervisor = next(pid for pid, of in parent.items() if of == m.launcher.pid)
     os.kill(supervisor, signal.SIGSTOP)
     try:
-        m.launcher.send_signal(signal.SIGINT)
-        time.sleep(1)
-        m.launcher.send_signal(signal.SIGINT)
+        def ended():
+            m.launcher.send_signal(signal.SIGINT)
+            return m.launcher.poll() is not None
+        processes.wait_until(ended, what="the launcher ends", interval=0.5)
         expect_interrupted(m)
     finally:
         os.kill(supervisor, signal.SIGCONT)
