@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -22,6 +24,17 @@ std::uint64_t resident_set() {
     std::uint64_t resident = 0;
     file >> total >> resident;
     return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// What names an index: the origin, and the settings that its records have taken in. S3 knows no owners and
+// modes; changed ones must not wait for records to expire, which may be never. (Data has the origin's
+// identity alone: a new index adopts what the cache holds.)
+std::string index_identity(const Settings& settings, const Origin& origin) {
+    if (origin.kind() != "s3") return origin.identity();
+    std::array<char, 80> owner{};
+    std::snprintf(owner.data(), owner.size(), " uid=%u gid=%u file_mode=%o directory_mode=%o",
+                  settings.s3_uid, settings.s3_gid, settings.s3_file_mode, settings.s3_directory_mode);
+    return origin.identity() + owner.data();
 }
 
 }  // namespace
@@ -64,7 +77,7 @@ Result<void> Daemon::prepare() {
 Result<void> Daemon::open_index() {
     IndexOptions options;
     options.memory = plan_.index;
-    options.identity = origin_->identity();
+    options.identity = index_identity(settings_, *origin_);
     if (!settings_.index_path.empty()) {
         auto folder = LockedFolder::open(settings_.index_path, origin_->identity(), "index.path");
         if (!folder) return fail(folder.error());

@@ -103,7 +103,15 @@ class MainLoop {
     std::string mountpoint_, number_;
 };
 
+// Nobody may be left to kill a daemon whose end hangs, and it would keep its cache locked for good. Longer
+// than the supervisor waits before it does.
+void limit_end() {
+    ::signal(SIGALRM, SIG_DFL);
+    ::alarm(75);
+}
+
 int report_failure(Channel& channel, const std::string& why) {
+    limit_end();
     if (!channel.send(Message::Kind::failed, why)) log::error(why);  // else the supervisor tells
     return 1;
 }
@@ -112,7 +120,10 @@ int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int 
     if (auto prepared = daemon.prepare(); !prepared) return report_failure(channel, prepared.error().message);
     channel.send(Message::Kind::prepared);
     auto message = channel.receive();
-    if (!message || message->kind != Message::Kind::mounted) return 1;  // could not be mounted, or given up
+    if (!message || message->kind != Message::Kind::mounted) {  // could not be mounted, or given up
+        limit_end();
+        return 1;
+    }
     const std::string number = message->text;
     if (auto serving = daemon.serve(std::move(message->descriptor), number); !serving) {
         return report_failure(channel, serving.error().message);
@@ -121,6 +132,7 @@ int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int 
     log::info("serving " + settings.source + " on " + settings.mountpoint);
     MainLoop(daemon, channel, signals, settings.mountpoint, number).run();
     channel.send(Message::Kind::ending);
+    limit_end();
     const bool answered = daemon.stop();
     log::info("the mount on " + settings.mountpoint + " has ended");
     log::flush();

@@ -75,9 +75,18 @@ std::optional<int> wait_for_exit(pid_t child, Clock::duration patience) {
     }
 }
 
-void give_up(pid_t supervisor) {
+// Waits longer than the supervisor does for the daemon before it kills it: without a supervisor a daemon that
+// hangs would keep the cache for good. Who interrupts once more waits no longer: the supervisor goes on.
+void give_up(pid_t supervisor, int signals) {
+    signalfd_siginfo ignored{};
+    while (::read(signals, &ignored, sizeof(ignored)) == sizeof(ignored)) continue;
     ::kill(supervisor, SIGTERM);
-    if (wait_for_exit(supervisor, std::chrono::seconds(20))) return;
+    const auto deadline = Clock::now() + std::chrono::seconds(75);
+    while (Clock::now() < deadline) {
+        if (wait_for_exit(supervisor, std::chrono::milliseconds(100))) return;
+        pollfd wanted{signals, POLLIN, 0};
+        if (::poll(&wanted, 1, 0) > 0) return;
+    }
     ::kill(supervisor, SIGKILL);
     wait_for_exit(supervisor, std::chrono::seconds(5));
 }
@@ -116,14 +125,16 @@ int wait_for_mount(const Settings& settings, pid_t supervisor, Channel& channel,
         if (errno != EINTR) break;
     }
     if (wanted[0].revents == 0) {
-        give_up(supervisor);
+        give_up(supervisor, signals);
         return failed("interrupted: nothing is mounted on " + settings.mountpoint);
     }
     const auto message = channel.receive();
     if (message && message->kind == Message::Kind::serving) {
-        const auto answers = probe(settings, signals);
+        auto answers = probe(settings, signals);
+        // A daemon that died by now has left the bare directory, which answers too.
+        if (answers) answers = check_mounted(settings);
         if (answers) return 0;
-        give_up(supervisor);
+        give_up(supervisor, signals);
         return failed(answers.error().message);
     }
     if (!message) {

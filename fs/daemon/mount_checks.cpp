@@ -107,4 +107,13 @@ Result<std::string> check_mount(const Settings& settings) {
     return mountpoint;
 }
 
+Result<void> check_mounted(const Settings& settings) {
+    const auto mounts = read_mountinfo();
+    if (!mounts) return fail(mounts.error());
+    const auto found = find_mount(*mounts, settings.mountpoint);
+    if (found && found->is_tierfs()) return {};
+    return fail(EIO, "the mount on " + settings.mountpoint + " ended right after its start" +
+                         (settings.log_file.empty() ? std::string{} : ": see " + settings.log_file));
+}
+
 }  // namespace tierfs

@@ -13,6 +13,9 @@ namespace tierfs {
 /// cache would be part of the dataset). Returns the mount point without links. Errors say what to do.
 Result<std::string> check_mount(const Settings& settings);
 
+/// A tierfs mount is on settings.mountpoint now. EIO when not: it has ended already, and the log says why.
+Result<void> check_mounted(const Settings& settings);
+
 /// Whether one path is the other or lies beneath it; both absolute and without links.
 bool is_within(const std::string& inner, const std::string& outer);
 

@@ -53,6 +53,7 @@ class Supervisor {
     void mount();
     void signalled();
     void end();
+    void kill_daemon();
     void daemon_died();
     void report_failure(const std::string& why);
 
@@ -123,8 +124,7 @@ int Supervisor::run() {
         if (wanted[0].revents != 0) signalled();
         if (kill_at_ && Clock::now() > *kill_at_) {
             log::error("the daemon does not end: killing it");
-            ::kill(daemon_, SIGKILL);
-            kill_at_.reset();
+            kill_daemon();
         }
     }
     return exit_.value_or(1);
@@ -137,6 +137,7 @@ void Supervisor::heard(Message message) {
             break;
         case Message::Kind::failed:
             report_failure(message.text);
+            kill_at_ = Clock::now() + kEndPatience;
             break;
         case Message::Kind::serving:
             if (state_ == State::mounted) state_ = State::serving;
@@ -162,6 +163,7 @@ void Supervisor::mount() {
     if (!mounted) {
         report_failure(mounted.error().message);
         daemon_channel_.close();  // the daemon ends
+        kill_at_ = Clock::now() + kEndPatience;
         return;
     }
     mount_ = std::move(*mounted);
@@ -177,6 +179,7 @@ void Supervisor::signalled() {
         } else if (signal.ssi_signo == SIGHUP && !settings_.foreground) {
             log::info("SIGHUP has no meaning for a mount");
         } else if (state_ == State::preparing) {
+            state_ = State::ending;
             report_failure("interrupted before the mount was made");
             ::kill(daemon_, SIGKILL);  // it may be waiting for the source; it holds nothing yet
         } else {
@@ -195,6 +198,18 @@ void Supervisor::end() {
     if (!done) log::error(done.error().message);
     daemon_channel_.send(Message::Kind::finish);
     kill_at_ = Clock::now() + kEndPatience;
+}
+
+// A daemon that waits for a disk that does not answer dies when the disk does, perhaps never: its readers
+// must not wait for that.
+void Supervisor::kill_daemon() {
+    ::kill(daemon_, SIGKILL);
+    kill_at_.reset();
+    if (!mount_.device) return;
+    if (auto aborted = abort_connection(mount_); !aborted) log::warning(aborted.error().message);
+    mount_.device.reset();
+    const auto done = unmount_fuse(settings_.mountpoint, mount_.number, true);
+    if (!done) log::error(done.error().message);
 }
 
 void Supervisor::daemon_died() {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fuse3/fuse_log.h>
 #include <fuse3/fuse_lowlevel.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -85,6 +86,13 @@ bool still_mounted(const std::string& mountpoint, const std::string& device) {
     return found && found->device() == device;
 }
 
+/// The root of the kernel's fusectl, mounted nowhere.
+FileDescriptor open_fuse_connections() {
+    const FileDescriptor control(::fsopen("fusectl", FSOPEN_CLOEXEC));
+    if (!control || ::fsconfig(control.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) return {};
+    return FileDescriptor(::fsmount(control.get(), FSMOUNT_CLOEXEC, 0));
+}
+
 }  // namespace
 
 std::string mount_options(const Settings& settings) {
@@ -146,6 +154,24 @@ Result<void> unmount_with_grace(const std::string& mountpoint, const std::string
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     return unmount_fuse(mountpoint, device, true);
+}
+
+Result<void> abort_connection(const FuseMount& mount) {
+    pollfd wanted{mount.device.get(), POLLIN, 0};
+    if (::poll(&wanted, 1, 0) > 0 && (wanted.revents & (POLLERR | POLLNVAL)) != 0) return {};
+    const auto minor = mount.number.substr(mount.number.find(':') + 1);
+    const std::string path = "/sys/fs/fuse/connections/" + minor + "/abort";
+    FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!file) {
+        const int code = errno;
+        // In a container nothing may be mounted there; root can look at the same without mounting it.
+        const FileDescriptor connections = open_fuse_connections();
+        if (connections)
+            file.reset(::openat(connections.get(), (minor + "/abort").c_str(), O_WRONLY | O_CLOEXEC));
+        if (!file) return fail(system_error(code, path));
+    }
+    if (::write(file.get(), "1", 1) != 1) return fail(system_error(errno, path));
+    return {};
 }
 
 void set_read_ahead(const std::string& device, unsigned kibibytes) {

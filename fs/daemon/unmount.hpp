@@ -32,6 +32,12 @@ Result<void> unmount_fuse(const std::string& mountpoint, const std::string& devi
 Result<void> unmount_with_grace(const std::string& mountpoint, const std::string& device,
                                 std::chrono::milliseconds grace);
 
+/// Ends the connection of a mount whose daemon cannot be ended: whoever waits for an answer gets an error
+/// now, and can be killed. `device` is a descriptor of /dev/fuse that belongs to it: of a mount that has
+/// ended already nothing is done, since its number may be that of another one by now. Never blocks on the
+/// mount. Errors: those of /sys/fs/fuse/connections, which may not be there (a container).
+Result<void> abort_connection(const FuseMount& mount);
+
 /// Sets the largest read-ahead of the mount, in KiB; best effort (root only).
 void set_read_ahead(const std::string& device, unsigned kibibytes);
 

@@ -9,10 +9,6 @@ namespace {
 constexpr std::uint64_t kNamesPerPage = 1000;
 constexpr std::size_t kMostDirectoriesWatched = 4096;
 
-bool is_unreachable(int code) {
-    return code == ETIMEDOUT || code == EIO;
-}
-
 Error absent(const std::string& name) {
     return Error{ENOENT, "\"" + name + "\": no such file or directory"};
 }
@@ -65,33 +61,41 @@ std::optional<Asker::Answer> Asker::known(NodeId parent, const std::string& name
 void Asker::ask(NodeId parent, const std::string& name, std::function<void(const Answer&)> done) {
     NameKey key{parent, name};
     if (!flights_.board(key, std::move(done))) return;
-    workers_.post([this, key = std::move(key)](bool canceled) { work(key, canceled); });
+    workers_.post([this, question = Question{std::move(key), patience_.now()}](bool canceled) {
+        work(question, canceled);
+    });
 }
 
-void Asker::work(const NameKey& key, bool canceled) {
+void Asker::work(const Question& question, bool canceled) {
+    const NameKey& key = question.key;
     if (!canceled) {
         // It may have been answered between the caller's look and this.
         if (const auto answer = known(key.parent, key.name)) return flights_.land(key, *answer);
-        if (key.parent != 0 && is_listing_worth_it(key.parent)) {
-            lister_->list_first_page(key.parent,
-                                     [this, key](Result<bool> complete) { after_first_page(key, complete); });
+        if (key.parent != 0 && !patience_.is_over(question.asked) && is_listing_worth_it(key.parent)) {
+            lister_->list_first_page(key.parent, [this, question](Result<bool> complete) {
+                after_first_page(question, complete);
+            });
             return;
         }
     }
-    stat(key, canceled);
+    stat(question, canceled);
 }
 
-void Asker::after_first_page(const NameKey& key, const Result<bool>& complete) {
-    if (!complete && (is_unreachable(complete.error().code) || complete.error().code == ECANCELED)) {
+void Asker::after_first_page(const Question& question, const Result<bool>& complete) {
+    const NameKey& key = question.key;
+    if (!complete && (is_unreachable(complete.error()) || complete.error().code == ECANCELED)) {
         return flights_.land(key, stale(key, complete.error()));
     }
     if (const auto answer = known(key.parent, key.name)) return flights_.land(key, *answer);
     // On a worker of its own: others wait for the same page.
-    workers_.post([this, key](bool canceled) { stat(key, canceled); });
+    workers_.post([this, question](bool canceled) { stat(question, canceled); });
 }
 
-void Asker::stat(const NameKey& key, bool canceled) {
-    flights_.land(key, canceled ? Answer(fail(ECANCELED, "the mount is being stopped")) : ask_origin(key));
+void Asker::stat(const Question& question, bool canceled) {
+    const NameKey& key = question.key;
+    if (canceled) return flights_.land(key, fail(ECANCELED, "the mount is being stopped"));
+    if (patience_.is_over(question.asked)) return flights_.land(key, stale(key, Patience::error()));
+    flights_.land(key, ask_origin(key));
 }
 
 Asker::Answer Asker::ask_origin(const NameKey& key) {
@@ -104,8 +108,8 @@ Asker::Answer Asker::ask_origin(const NameKey& key) {
 
 Asker::Answer Asker::take_in_root(Result<Attributes> attributes, std::int64_t started) {
     if (!attributes) {
-        return is_unreachable(attributes.error().code) ? stale({0, ""}, attributes.error())
-                                                       : Answer(fail(attributes.error()));
+        return is_unreachable(attributes.error()) ? stale({0, ""}, attributes.error())
+                                                  : Answer(fail(attributes.error()));
     }
     if (attributes->kind != ObjectKind::directory) return fail(ENOTDIR, "the source is no directory");
     NodeRecord root;
@@ -126,8 +130,8 @@ Asker::Answer Asker::take_in(const NameKey& key, const std::string& path, Result
     const bool is_absent =
         !attributes && (attributes.error().code == ENOENT || attributes.error().code == ENOTDIR);
     if (!attributes && !is_absent) {
-        return is_unreachable(attributes.error().code) ? stale(key, attributes.error())
-                                                       : Answer(fail(attributes.error()));
+        return is_unreachable(attributes.error()) ? stale(key, attributes.error())
+                                                  : Answer(fail(attributes.error()));
     }
     Changes changes(table_.index());
     Answer answer;
@@ -185,6 +189,17 @@ Asker::Answer Asker::stale(const NameKey& key, const Error& error) {
     }
     const auto listed = table_.listed(key.parent, now);
     return fail(listed && freshness_.servable(*listed) ? absent(key.name) : error);
+}
+
+std::chrono::milliseconds Asker::absent_for(NodeId parent, const std::string& name) {
+    const std::int64_t now = freshness_.now();
+    auto left = table_.absent_left(parent, name, now);
+    if (const auto listed = table_.listed(parent, now)) {
+        // Served stale: long enough not to ask a dead origin for each call.
+        const auto stale_for = freshness_.servable(*listed) ? freshness_.stale_for() : left;
+        left = std::max(left, freshness_.left(*listed).value_or(stale_for));
+    }
+    return std::min(left, freshness_.negative_ttl());
 }
 
 bool Asker::is_listing_worth_it(NodeId directory) {

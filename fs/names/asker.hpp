@@ -23,12 +23,13 @@ class Asker {
     using Answer = Result<NodeView>;
 
     Asker(NodeTable& table, Merger& merger, const Freshness& freshness, Origin& origin, WorkerPool& workers,
-          Turns& turns, InvalidationSink& sink)
+          const Patience& patience, Turns& turns, InvalidationSink& sink)
         : table_(table),
           merger_(merger),
           freshness_(freshness),
           origin_(origin),
           workers_(workers),
+          patience_(patience),
           turns_(turns),
           sink_(sink) {}
 
@@ -49,6 +50,9 @@ class Asker {
     /// How the kernel may keep a node that its name leads to; zero when it is not fresh.
     Result<NodeView> view(NodeId node, const NodeRecord& record);
 
+    /// See Namespace.
+    std::chrono::milliseconds absent_for(NodeId parent, const std::string& name);
+
   private:
     /// Questions about names of one directory that memory and index could not answer.
     struct Unanswered {
@@ -56,9 +60,15 @@ class Asker {
         std::uint64_t count = 0;
     };
 
-    void work(const NameKey& key, bool canceled);
-    void stat(const NameKey& key, bool canceled);
-    void after_first_page(const NameKey& key, const Result<bool>& complete);
+    /// A question, and when it was asked.
+    struct Question {
+        NameKey key;
+        std::int64_t asked = 0;
+    };
+
+    void work(const Question& question, bool canceled);
+    void stat(const Question& question, bool canceled);
+    void after_first_page(const Question& question, const Result<bool>& complete);
     Answer ask_origin(const NameKey& key);
     Answer take_in_root(Result<Attributes> attributes, std::int64_t started);
     Answer take_in(const NameKey& key, const std::string& path, Result<Attributes> attributes,
@@ -76,6 +86,7 @@ class Asker {
     const Freshness& freshness_;
     Origin& origin_;
     WorkerPool& workers_;
+    const Patience& patience_;
     Turns& turns_;
     InvalidationSink& sink_;
     Lister* lister_ = nullptr;

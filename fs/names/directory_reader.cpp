@@ -18,9 +18,9 @@ void DirectoryReader::read(NodeId directory, std::uint64_t after, std::size_t li
     if (freshness_.left(*listed) || (after != 0 && *listed != 0)) return done(serve(directory, after, limit));
     lister_.list(directory, [this, directory, after, limit, listed_ns = *listed,
                              done = std::move(done)](const Result<void>& result) {
-        const bool is_unreachable =
-            !result && (result.error().code == ETIMEDOUT || result.error().code == EIO);
-        if (!result && !(is_unreachable && freshness_.servable(listed_ns))) return done(fail(result.error()));
+        if (!result && !(is_unreachable(result.error()) && freshness_.servable(listed_ns))) {
+            return done(fail(result.error()));
+        }
         done(serve(directory, after, limit));
     });
 }

@@ -54,7 +54,11 @@ void Lister::list_first_page(NodeId directory, FirstPage done) {
 }
 
 void Lister::post(const ListingPtr& listing) {
-    workers_.post([this, listing](bool canceled) { step(listing, canceled); });
+    // Counted from page to page: a listing that goes on may take as long as it takes.
+    workers_.post([this, listing, asked = patience_.now()](bool canceled) {
+        if (!canceled && patience_.is_over(asked)) return finish(*listing, fail(Patience::error()));
+        step(listing, canceled);
+    });
 }
 
 void Lister::step(const ListingPtr& listing, bool canceled) {

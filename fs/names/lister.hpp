@@ -26,13 +26,14 @@ class Lister {
 
     /// `gone` hears of directories that the origin says are none.
     Lister(NodeTable& table, Merger& merger, const Freshness& freshness, HiddenTotals& hidden, Origin& origin,
-           WorkerPool& workers, Turns& turns, std::function<void(NodeId)> gone)
+           WorkerPool& workers, const Patience& patience, Turns& turns, std::function<void(NodeId)> gone)
         : table_(table),
           merger_(merger),
           freshness_(freshness),
           hidden_(hidden),
           origin_(origin),
           workers_(workers),
+          patience_(patience),
           turns_(turns),
           gone_(std::move(gone)) {}
 
@@ -81,6 +82,7 @@ class Lister {
     HiddenTotals& hidden_;
     Origin& origin_;
     WorkerPool& workers_;
+    const Patience& patience_;
     Turns& turns_;
     const std::function<void(NodeId)> gone_;
 

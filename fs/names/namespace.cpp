@@ -34,10 +34,11 @@ class NamespaceOfOrigin final : public Namespace {
                       NodeId session)
         : origin_(origin),
           freshness_(options.ttl, options.now),
+          patience_(options.origin_deadline, options.waiting_clock),
           table_(index, options.memory, origin.identity(), sink),
           merger_(table_, freshness_, hidden_, session),
-          asker_(table_, merger_, freshness_, origin, workers_, turns_, sink),
-          lister_(table_, merger_, freshness_, hidden_, origin, workers_, turns_,
+          asker_(table_, merger_, freshness_, origin, workers_, patience_, turns_, sink),
+          lister_(table_, merger_, freshness_, hidden_, origin, workers_, patience_, turns_,
                   [this](NodeId directory) { asker_.distrust(directory); }),
           reader_(table_, freshness_, asker_, lister_),
           collector_(index, hidden_, workers_, session),
@@ -97,10 +98,10 @@ class NamespaceOfOrigin final : public Namespace {
         }
         if (auto target = links_.get(node)) return done(std::move(*target));
         if (!link_flights_.board(node, std::move(done))) return;
-        workers_.post([this, node](bool canceled) {
+        workers_.post([this, node, asked = patience_.now()](bool canceled) {
             link_flights_.land(node, canceled
                                          ? Result<std::string>(fail(ECANCELED, "the mount is being stopped"))
-                                         : ask_link(node));
+                                         : ask_link(node, asked));
         });
     }
 
@@ -110,6 +111,10 @@ class NamespaceOfOrigin final : public Namespace {
 
     [[nodiscard]] std::chrono::milliseconds negative_ttl() const override {
         return freshness_.negative_ttl();
+    }
+
+    [[nodiscard]] std::chrono::milliseconds absent_for(NodeId parent, const std::string& name) override {
+        return asker_.absent_for(parent, name);
     }
 
     [[nodiscard]] NamespaceStats stats() const override { return {table_.known_nodes(), hidden_.get()}; }
@@ -127,7 +132,8 @@ class NamespaceOfOrigin final : public Namespace {
         return Error{ENOTDIR, "node " + std::to_string(node) + ": is no directory"};
     }
 
-    Result<std::string> ask_link(NodeId node) {
+    Result<std::string> ask_link(NodeId node, std::int64_t asked) {
+        if (patience_.is_over(asked)) return fail(Patience::error());
         const auto path = table_.path(node);
         if (!path) return fail(path.error());
         auto target = origin_.read_link(*path);
@@ -137,6 +143,7 @@ class NamespaceOfOrigin final : public Namespace {
 
     Origin& origin_;
     const Freshness freshness_;
+    const Patience patience_;
     HiddenTotals hidden_;
     mutable NodeTable table_;
     Turns turns_;
@@ -162,6 +169,13 @@ Result<std::unique_ptr<Namespace>> open_namespace(const NamespaceOptions& option
                 .count();
         };
     }
+    if (!filled.waiting_clock) {
+        filled.waiting_clock = [] {
+            return std::chrono::duration_cast<std::chrono::nanoseconds>(
+                       std::chrono::steady_clock::now().time_since_epoch())
+                .count();
+        };
+    }
     // A session is a number greater than that of any session before: node ids are never used again.
     const auto session = index.allocate_node();
     if (!session) return fail(session.error());
@@ -175,6 +189,7 @@ Result<std::unique_ptr<Namespace>> Namespace::open(const Settings& settings, std
     NamespaceOptions options;
     options.ttl = settings.metadata_ttl;
     options.memory = memory;
+    options.origin_deadline = settings.origin_deadline;
     return open_namespace(options, index, origin, sink);
 }
 

@@ -52,18 +52,18 @@ struct NamespaceStats {
 /// Thread-safe. Each call answers through its callback exactly once: at once on the calling thread when
 /// memory or the index know a fresh answer, later from a worker of the namespace when the origin must be
 /// asked (so that a slow origin never holds up a thread of /dev/fuse). Concurrent questions about the same
-/// thing share one request to the origin. When the origin cannot be asked (ETIMEDOUT, EIO), an answer that
-/// was fresh once is served stale for as long as metadata.ttl once more after which the error is returned; an
-/// answer that there never was is the error. A node whose object changed gets a new node id under its name;
-/// the old node goes on naming its own version.
+/// thing share one request to the origin. A question that waited for a worker longer than origin.deadline is
+/// answered without the origin. When that cannot be asked (ETIMEDOUT, EIO, ECONNREFUSED, EHOSTUNREACH,
+/// ENETUNREACH, or such a wait: ETIMEDOUT), an answer that was fresh once is served stale for as long as
+/// metadata.ttl once more after which the error is returned; an answer that there never was is the error. A
+/// node whose object changed gets a new node id under its name; the old node goes on naming its own version.
 class Namespace {
   public:
     static Result<std::unique_ptr<Namespace>> open(const Settings& settings, std::uint64_t memory,
                                                    Index& index, Origin& origin, InvalidationSink& sink);
     virtual ~Namespace() = default;
 
-    /// ENOENT for what is not there: `valid_for` of a negative answer is metadata_ttl at most (see
-    /// negative_ttl).
+    /// ENOENT for what is not there; see absent_for.
     virtual void lookup(NodeId parent, std::string name, std::function<void(Result<NodeView>)> done) = 0;
 
     virtual void attributes(NodeId node, std::function<void(Result<NodeView>)> done) = 0;
@@ -84,7 +84,11 @@ class Namespace {
     /// afresh at the next lookup, the kernel is told to forget the entry.
     virtual void version_gone(NodeId node) = 0;
 
+    /// The longest that the kernel may keep an ENOENT.
     [[nodiscard]] virtual std::chrono::milliseconds negative_ttl() const = 0;
+    /// How long the kernel may keep that this name, which `lookup` just said is not there, is not there: what
+    /// is left of what that stands on, negative_ttl at most. 0: not at all. Memory or index only.
+    [[nodiscard]] virtual std::chrono::milliseconds absent_for(NodeId parent, const std::string& name) = 0;
     [[nodiscard]] virtual NamespaceStats stats() const = 0;
 
     /// Ends the workers; callbacks that wait are answered with ECANCELED. Call after Origin::stop.

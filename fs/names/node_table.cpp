@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 
 namespace tierfs {
@@ -42,6 +43,19 @@ std::string orphan_name(NodeId session, NodeId node) {
     std::snprintf(text.data(), text.size(), "%016llx%016llx", static_cast<unsigned long long>(session),
                   static_cast<unsigned long long>(node));
     return std::string(text.data(), 32);
+}
+
+bool is_unreachable(const Error& error) {
+    switch (error.code) {
+        case ETIMEDOUT:
+        case EIO:
+        case EHOSTUNREACH:
+        case ENETUNREACH:
+        case ECONNREFUSED:
+            return true;
+        default:
+            return false;
+    }
 }
 
 Freshness::Freshness(milliseconds ttl, std::function<std::int64_t()> now)
@@ -241,6 +255,12 @@ bool NodeTable::known_absent(NodeId parent, const std::string& name, std::int64_
     const auto until = absent_.get({parent, name});
     // Further away than any was ever set: the clock went back.
     return until && now < *until && *until - now <= kLongestNegative.count() * kNanosecondsPerMillisecond;
+}
+
+milliseconds NodeTable::absent_left(NodeId parent, const std::string& name, std::int64_t now) {
+    const auto until = absent_.get({parent, name});
+    const std::int64_t left = until ? (*until - now) / kNanosecondsPerMillisecond : 0;
+    return milliseconds(left > 0 && left <= kLongestNegative.count() ? left : 0);
 }
 
 void NodeTable::remember_absent(NodeId parent, const std::string& name, std::int64_t until) {

@@ -39,6 +39,9 @@ struct NameKeyHash {
     }
 };
 
+/// Whether the origin could not be asked at all, so that what was fresh once may be served a while longer.
+bool is_unreachable(const Error& error);
+
 /// Freshness of answers, in CLOCK_REALTIME nanoseconds (they are kept over restarts). Immutable.
 class Freshness {
   public:
@@ -123,6 +126,9 @@ class NodeTable {
     void announce(const Changes& changes);
 
     [[nodiscard]] bool known_absent(NodeId parent, const std::string& name, std::int64_t now);
+    /// How long the name is known to be absent yet, listings apart; 0: it is not.
+    [[nodiscard]] std::chrono::milliseconds absent_left(NodeId parent, const std::string& name,
+                                                        std::int64_t now);
     void remember_absent(NodeId parent, const std::string& name, std::int64_t until);
 
     [[nodiscard]] std::uint64_t known_nodes() { return nodes_.size(); }

@@ -12,7 +12,9 @@ struct NamespaceOptions {
     std::chrono::milliseconds ttl{60000};
     std::uint64_t memory = 16 << 20;  ///< of all caches together, bytes
     unsigned workers = 8;
-    std::function<std::int64_t()> now;  ///< CLOCK_REALTIME, nanoseconds; empty: the system's
+    std::function<std::int64_t()> now;                 ///< CLOCK_REALTIME, nanoseconds; empty: the system's
+    std::chrono::milliseconds origin_deadline{30000};  ///< for a question to wait for a worker
+    std::function<std::int64_t()> waiting_clock;       ///< CLOCK_MONOTONIC likewise
 };
 
 Result<std::unique_ptr<Namespace>> open_namespace(const NamespaceOptions& options, Index& index,

@@ -1,14 +1,19 @@
 // Threads that ask the origin, so that those of /dev/fuse need not. fs/names only.
 #pragma once
 
+#include <cerrno>
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <thread>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "config/mutex.hpp"
+#include "config/result.hpp"
 #include "tiering/index/index.hpp"
 
 namespace tierfs {
@@ -39,6 +44,28 @@ class WorkerPool {
     bool stopping_ TIERFS_GUARDED_BY(mutex_) = false;
     Mutex stop_mutex_;  ///< one caller of stop at a time
     std::vector<std::thread> threads_ TIERFS_GUARDED_BY(stop_mutex_);
+};
+
+/// How long a question may wait for a worker: as long as the origin may take to answer it. The origin's own
+/// clock runs only once a worker asks, so while it is silent, whoever waits in the queue would wait for those
+/// before him too. Times are nanoseconds of a clock that only goes forward. Immutable.
+class Patience {
+  public:
+    Patience(std::chrono::milliseconds limit, std::function<std::int64_t()> clock)
+        : limit_(limit), clock_(std::move(clock)) {}
+
+    [[nodiscard]] std::int64_t now() const { return clock_(); }
+    [[nodiscard]] bool is_over(std::int64_t asked) const {
+        return std::chrono::nanoseconds(clock_() - asked) > limit_;
+    }
+    /// What whoever waited that long is told.
+    [[nodiscard]] static Error error() {
+        return {ETIMEDOUT, "too many questions wait for the origin, which does not answer in time"};
+    }
+
+  private:
+    std::chrono::milliseconds limit_;
+    std::function<std::int64_t()> clock_;
 };
 
 /// Turns at changing a directory's names: one job at a time reads, decides and commits, so that no two give

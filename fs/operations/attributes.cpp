@@ -12,20 +12,24 @@ namespace {
 void lookup(fuse_req_t raw, fuse_ino_t parent, const char* name) {
     auto& operations = Session::user_of<Operations>(raw);
     auto request = std::make_shared<Request>(raw);
-    operations.names().lookup(parent, name, [request, &operations](Result<NodeView> found) {
-        if (found) {
-            request->entry(fuse_entry(*found));
-            return;
-        }
-        const auto ttl = operations.names().negative_ttl();
-        if (found.error().code != ENOENT || ttl <= std::chrono::milliseconds::zero()) {
-            request->error(found.error().code);
-            return;
-        }
-        fuse_entry_param absent{};  // node 0: the kernel remembers that there is no such name
-        absent.entry_timeout = fuse_seconds(ttl);
-        request->entry(absent);
-    });
+    operations.names().lookup(
+        parent, name, [request, &operations, parent, name = std::string(name)](Result<NodeView> found) {
+            if (found) {
+                request->entry(fuse_entry(*found));
+                return;
+            }
+            const bool is_absent = found.error().code == ENOENT;
+            // Not the whole negative_ttl: what is known as absent may end to be so sooner.
+            const auto ttl =
+                is_absent ? operations.names().absent_for(parent, name) : std::chrono::milliseconds(0);
+            if (ttl <= std::chrono::milliseconds::zero()) {
+                request->error(found.error().code);
+                return;
+            }
+            fuse_entry_param absent{};  // node 0: the kernel remembers that there is no such name
+            absent.entry_timeout = fuse_seconds(ttl);
+            request->entry(absent);
+        });
 }
 
 void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info* /*file*/) {

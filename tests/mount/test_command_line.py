@@ -286,6 +286,7 @@ def test_fstab(origin, mount, mount_helper, folder):
     m.start(["mount", "-T", folder / "fstab", m.path])
     assert m.status()["memory"]["limit_bytes"] == 256 << 20
     assert (m.path / "file").read_bytes() == b"x"
+    m.umount()  # before the helper goes
 
 
 def test_failure_through_mount(mount, folder, mount_helper):

@@ -58,6 +58,27 @@ def test_remount_needs_no_origin(origin, mount, cache):
     assert status["reads"]["errors"] == 0
 
 
+def test_changed_owners_and_modes_hold_at_once(mount, faulty, cache):
+    """Also where nothing expires: the index of the last mount must not grant what this one does not. Data is kept."""
+    faulty.objects = {"d/file": data.content("secret", 200_000)}
+    options = {**faulty.options, **cache, "metadata.ttl": "forever", "allow_other": None}
+
+    def shown(m):
+        file, directory = (m.path / "d/file").stat(), (m.path / "d").stat()
+        return [file.st_mode & 0o777, directory.st_mode & 0o777, file.st_uid, directory.st_gid]
+    m = mount("s3://bucket", {**options, "s3.file_mode": "0444", "s3.directory_mode": "0555"}, env=faulty.env)
+    assert (m.path / "d/file").read_bytes() == faulty.objects["d/file"]
+    assert shown(m) == [0o444, 0o555, os.getuid(), os.getgid()]
+    settled(m)
+    m.umount()
+    m = mount("s3://bucket", {**options, "s3.file_mode": "0400", "s3.directory_mode": "0500", "s3.uid": "1234",
+                              "s3.gid": "2345"}, env=faulty.env)
+    assert shown(m) == [0o400, 0o500, 1234, 2345]
+    assert (m.path / "d/file").read_bytes() == faulty.objects["d/file"]
+    assert m.status()["origin"]["requests"]["get"] == 0
+    m.umount()
+
+
 def test_second_epoch_needs_no_origin(origin, mount, cache):
     files = dataset(origin)
     m = mount(origin, {**cache, "metadata.ttl": "1h"})

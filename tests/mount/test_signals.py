@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import data, processes
+from harness import data, faults, processes
 
 pytestmark = pytest.mark.release
 
@@ -87,3 +87,57 @@ def test_daemon_killed_under_a_reader(stalled):
     process = stalled.reader()
     stalled.kill_hard()
     ends(process, 15)
+
+
+@pytest.fixture
+def starting(mount, faulty):
+    """starting(words): a start of a mount that waits for an origin that is silent, for longer than the test may take."""
+    started = []
+    with faults.SilentPort() as server:
+        def start(words=()):
+            m = mount.prepare("s3://bucket", {"s3.endpoint": server.endpoint, "origin.deadline": "10m"},
+                              env=faulty.env)
+            m.path.mkdir(exist_ok=True)
+            m.launcher = subprocess.Popen(m.command() + list(words), stdin=subprocess.DEVNULL, env=m.env,
+                                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            started.append(m.launcher)
+            count = 2 if words else 3  # in the foreground the launcher is the supervisor
+            processes.wait_until(lambda: len(m.processes()) >= count, what="the daemon starts")
+            time.sleep(0.3)
+            return m
+        yield start
+        for process in started:
+            process.kill()
+            process.wait(60)
+            process.stderr.close()
+
+
+def expect_interrupted(m):
+    said = m.launcher.communicate(timeout=20 * processes.SLOWNESS)[1]
+    assert m.launcher.returncode == 1 and b"interrupted" in said
+    assert not m.mounted()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("words", [[], ["-f"]])
+def test_start_can_be_interrupted(starting, words, signum):
+    m = starting(words)
+    m.launcher.send_signal(signum)
+    expect_interrupted(m)
+    m.expect_gone()
+
+
+def test_second_interrupt_does_not_wait_for_the_end(starting):
+    m = starting()
+    parent = {pid: int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1]) for pid in m.processes()}
+    supervisor = next(pid for pid, of in parent.items() if of == m.launcher.pid)
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        def ended():
+            m.launcher.send_signal(signal.SIGINT)
+            return m.launcher.poll() is not None
+        processes.wait_until(ended, what="the launcher ends", interval=0.5)
+        expect_interrupted(m)
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    m.expect_gone()

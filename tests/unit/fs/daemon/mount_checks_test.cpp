@@ -53,6 +53,16 @@ TEST_F(MountChecks, RefusesWhatIsNoEmptyDirectory) {
     EXPECT_EQ(code(), ENOTEMPTY);
 }
 
+TEST_F(MountChecks, ABareDirectoryIsNoMount) {
+    settings_.log_file = "/var/log/tierfs-test.log";
+    const auto checked = check_mounted(settings_);
+    ASSERT_FALSE(checked);
+    EXPECT_EQ(checked.error().code, EIO);
+    EXPECT_NE(checked.error().message.find(settings_.log_file), std::string::npos);
+    settings_.mountpoint = "/proc";
+    EXPECT_FALSE(check_mounted(settings_)) << "a mount, but not of tierfs";
+}
+
 TEST_F(MountChecks, KeepsSourceMountPointAndCacheApart) {
     settings_.mountpoint = base_ / "data" / "inner";
     EXPECT_EQ(code(), EINVAL);

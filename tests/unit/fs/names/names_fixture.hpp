@@ -69,6 +69,8 @@ class NamesFixture : public testing::Test {
         options.ttl = ttl;
         options.memory = memory;
         options.now = [this] { return now_.load(); };
+        options.workers = workers_;
+        options.waiting_clock = [this] { return waited_.load(); };
         auto names = open_namespace(options, *index_, *origin_, sink_);
         ASSERT_TRUE(names) << names.error().message;
         names_ = std::move(*names);
@@ -108,11 +110,12 @@ class NamesFixture : public testing::Test {
     Items read(NodeId directory, std::uint64_t after = 0, std::size_t limit = 100000) {
         return await(start_read(directory, after, limit));
     }
-    Result<std::string> read_link(NodeId node) {
+    Result<std::string> read_link(NodeId node) { return await(start_read_link(node)); }
+    std::future<Result<std::string>> start_read_link(NodeId node) {
         auto promise = std::make_shared<std::promise<Result<std::string>>>();
         auto answer = promise->get_future();
         names_->read_link(node, [promise](Result<std::string> text) { promise->set_value(std::move(text)); });
-        return await(std::move(answer));
+        return answer;
     }
     /// Names without "." and "..".
     std::vector<std::string> names_of(NodeId directory) {
@@ -142,6 +145,8 @@ class NamesFixture : public testing::Test {
 
     std::filesystem::path root_;
     std::atomic<std::int64_t> now_{1'700'000'000'000'000'000};
+    std::atomic<std::int64_t> waited_{0};  ///< what the time in queues is measured with
+    unsigned workers_ = 8;
     RecordingSink sink_;
     std::unique_ptr<FakeOrigin> origin_;
     std::unique_ptr<Index> index_;
