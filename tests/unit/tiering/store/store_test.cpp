@@ -293,6 +293,28 @@ TEST(Store, WhatTheNvmeTierLostComesFromTheOrigin) {
     EXPECT_EQ(h.store->stats().nvme_bytes, 0U);
 }
 
+TEST(Store, WhatRamLosesWhileAReadIsPlannedComesFromNvmeAndNotFromTheOrigin) {
+    for (const bool archived : {false, true}) {
+        Scene scene;
+        scene.nvme = true;
+        scene.ram = 4 * kBlockSize;
+        Harness h(scene);
+        auto made = std::make_shared<ObjectRef>(*fake::object("small", 2 * kBlockSize));
+        made->archived = archived;
+        const std::shared_ptr<const ObjectRef> small = made;
+        h.nvme.put(*small, 0, 2);
+        h.check(small, 0, kBlockSize);
+        h.nvme.on_contains = [&] {  // asked about the second block, the first being in RAM
+            for (int i = 0; i < 40; ++i) {
+                h.check(fake::object("other" + std::to_string(i), kBlockSize), 0, kBlockSize);
+            }
+        };
+        h.check(small, 0, 2 * kBlockSize);
+        EXPECT_EQ(h.nvme.reads(), 2U) << "the second time, both blocks in one piece";
+        for (const auto& seen : h.origin.seen()) EXPECT_NE(seen.path, "small");
+    }
+}
+
 TEST(Store, AReadMayBePartRamPartNvmePartOrigin) {
     Scene scene;
     scene.nvme = true;
