@@ -81,6 +81,33 @@ TEST_F(NvmeFaultTest, AFailedWriteIsUnstableForAWhile) {
     }
 }
 
+TEST_F(NvmeFaultTest, AFailedIndexIsAFailedWriteAndTakesNoSpace) {
+    open();
+    put(0, 5000);
+    tier_->flush();
+    const auto extent = files_with(".extent").at(0);
+    index_.fail_commits(1);
+    put(1, 5000);
+    tier_->flush();
+    EXPECT_EQ(state(), "unstable");
+    EXPECT_EQ(get(1, 5000), Got::miss);
+    EXPECT_EQ(std::filesystem::file_size(extent), 4096U + 8192U) << "the chunk before, and nothing else";
+    clock_ms_ += 11'000;
+    put(1, 5000);
+    tier_->flush();
+    EXPECT_EQ(state(), "normal");
+    EXPECT_EQ(get(0, 5000), Got::right);
+    EXPECT_EQ(get(1, 5000), Got::right);
+    // The first chunk of an extent: the whole extent goes.
+    tier_->close();
+    open();
+    index_.fail_commits(1);
+    put(2, 5000);
+    tier_->flush();
+    EXPECT_EQ(files_with(".extent").size(), 2U);
+    EXPECT_EQ(get(2, 5000), Got::miss);
+}
+
 TEST_F(NvmeFaultTest, ManyFailedWritesTakeItDownButWhatIsThereIsRead) {
     open();
     put(0, 5000);
