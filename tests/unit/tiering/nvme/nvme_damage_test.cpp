@@ -154,6 +154,24 @@ TEST_F(NvmeDamageTest, TruncatedFiles) {
     }
 }
 
+TEST_F(NvmeDamageTest, AFileKilledBeforeItsPaddingWasCutIsKept) {
+    const std::uint64_t size = 2 * kMiB + 100;
+    open();
+    put(1, size);
+    tier_->flush();
+    tier_->abandon();
+    const auto path = files_with(".data").at(0);
+    fs::resize_file(path, align_up(size));
+    open();
+    tier_->flush();
+    EXPECT_EQ(get(1, size), Got::right);
+    EXPECT_EQ(fs::file_size(path), size);
+    tier_->abandon();
+    fs::resize_file(path, align_up(size) + 4096);  // no write of ours does that
+    open();
+    EXPECT_EQ(get(1, size), Got::miss);
+}
+
 TEST_F(NvmeDamageTest, FilesTakenAwayAreMissesAndTheirRecordsGo) {
     open();
     put(1, 5000);
