@@ -185,6 +185,22 @@ TEST_F(NvmeDamageTest, FilesTakenAwayAreMissesAndTheirRecordsGo) {
     EXPECT_EQ(index_.size(), 0U);
 }
 
+TEST_F(NvmeDamageTest, AFileBegunAnewIsNotComplete) {
+    open();
+    put(1, 2 * kMiB);
+    tier_->close();
+    for (const char* extension : {".data", ".sums"}) fs::remove(files_with(extension).at(0));
+    open();
+    put_piece(1, 2 * kMiB, 0, kBlockSize);
+    tier_->flush();
+    EXPECT_TRUE(tier_->contains(object_id(1), 2 * kMiB, 0));
+    EXPECT_FALSE(tier_->contains(object_id(1), 2 * kMiB, 1));
+    put(1, 2 * kMiB);
+    tier_->flush();
+    EXPECT_TRUE(Location::decode(record(1))->complete);
+    EXPECT_EQ(get(1, 2 * kMiB), Got::right);
+}
+
 TEST_F(NvmeDamageTest, HalvesOfBackingFilesGo) {
     open();
     put(1, 2 * kMiB);
