@@ -16,7 +16,7 @@
 
 namespace tierfs {
 
-enum class DiskOperation { read, write, create };
+enum class DiskOperation { read, write, create, unlink };
 
 /// Where a test reaches in. Empty functions cost one test of a pointer.
 struct NvmeHooks {

@@ -20,6 +20,7 @@ class NvmeFaultTest : public NvmeTest {
         hooks_.now = [this] { return Health::Clock::time_point(std::chrono::milliseconds(clock_ms_)); };
         hooks_.fault = [this](DiskOperation operation) {
             if (operation == DiskOperation::read) return read_fault_.load();
+            if (operation == DiskOperation::unlink) return unlink_fault_.load();
             if (operation == DiskOperation::write && write_faults_left_ > 0) {
                 --write_faults_left_;
                 return write_fault_.load();
@@ -30,7 +31,7 @@ class NvmeFaultTest : public NvmeTest {
     std::string state() { return tier_->stats().state; }
 
     std::atomic<std::int64_t> clock_ms_{1'000'000};
-    std::atomic<int> read_fault_{0}, write_fault_{EIO}, write_faults_left_{0};
+    std::atomic<int> read_fault_{0}, unlink_fault_{0}, write_fault_{EIO}, write_faults_left_{0};
 };
 
 TEST_F(NvmeFaultTest, ENOSPCOnceMakesRoomAndTriesAgain) {
@@ -162,6 +163,57 @@ TEST_F(NvmeFaultTest, SparseErrorsDoNotTakeItDown) {
 TEST_F(NvmeFaultTest, AFolderThatCannotBeWrittenIsAnError) {
     options_.directory = directory_ / "absent";
     EXPECT_FALSE(NvmeTier::open(options_, index_).has_value());
+}
+
+TEST_F(NvmeFaultTest, WhatCannotBeUnlinkedIsNotAllForgotten) {
+    options_.limit = 64 << 20;
+    open();
+    for (std::uint64_t at = 0; at < 50; ++at) put(at, 900000);
+    tier_->flush();
+    unlink_fault_ = EIO;
+    for (std::uint64_t at = 100; at < 130; ++at) {
+        put(at, 900000);
+        tier_->flush();
+    }
+    EXPECT_NE(state(), "normal");
+    unsigned here = 0;
+    for (std::uint64_t at = 0; at < 50; ++at) here += get(at, 900000) == Got::right ? 1U : 0U;
+    EXPECT_GT(here, 40U);
+    // At the start too, when the limit was lowered.
+    tier_->close();
+    options_.limit = 16 << 20;
+    open();
+    tier_->flush();
+    unsigned left = 0;
+    for (std::uint64_t at = 0; at < 50; ++at) left += get(at, 900000) == Got::right ? 1U : 0U;
+    EXPECT_GE(left + 1, here);
+}
+
+TEST_F(NvmeFaultTest, AReadOnlyFileSystemGoesOnBeingRead) {
+    if (::geteuid() != 0) GTEST_SKIP() << "mounting a small tmpfs needs root";
+    const auto mountpoint = directory_ / "small";
+    std::filesystem::create_directory(mountpoint);
+    if (::mount("tierfs-test", mountpoint.c_str(), "tmpfs", 0, "size=80m") != 0) {
+        GTEST_SKIP() << "no tmpfs can be mounted here: " << std::strerror(errno);
+    }
+    options_.directory = mountpoint;
+    options_.limit = 64 << 20;
+    open();
+    for (std::uint64_t at = 0; at < 40; ++at) put(at, at % 2 == 0 ? 900000 : kMiB + 5);
+    tier_->close();
+    tier_.reset();
+    EXPECT_EQ(::mount(nullptr, mountpoint.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
+    options_.limit = 32 << 20;
+    open();
+    tier_->flush();
+    put(100, 900000);
+    tier_->flush();
+    for (std::uint64_t at = 0; at < 40; ++at) {
+        EXPECT_EQ(get(at, at % 2 == 0 ? 900000 : kMiB + 5), Got::right) << at;
+    }
+    tier_->close();
+    tier_.reset();
+    EXPECT_EQ(::umount(mountpoint.c_str()), 0);
 }
 
 TEST_F(NvmeFaultTest, AFullFileSystemMakesTheTierSmaller) {
