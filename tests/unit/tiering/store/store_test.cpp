@@ -185,6 +185,17 @@ TEST(Store, AStreamIsFetchedOnceAndInOrder) {
     EXPECT_GT(stats.prefetched_bytes, 30 * kMiB);
 }
 
+TEST(Store, AWindowOfNothingTurnsReadaheadOff) {
+    Scene scene;
+    scene.window = 0;
+    Harness h(scene);
+    const auto object = fake::object("big", 40 * kMiB);
+    for (std::uint64_t at = 0; at < 4 * kMiB; at += 2 * kBlockSize) h.check(object, at, 2 * kBlockSize);
+    EXPECT_EQ(h.store->stats().prefetched_bytes, 0U);
+    EXPECT_EQ(h.origin.seen_bytes(), 4 * kMiB);
+    for (const auto& seen : h.origin.seen()) EXPECT_EQ(seen.size, 2 * kBlockSize) << "what was read, no more";
+}
+
 TEST(Store, AStreamKeepsManyPartsUnderWay) {
     Harness h(manual());
     const auto object = fake::object("big", 200 * kMiB);
