@@ -90,6 +90,10 @@ class FakeIndex final : public Index {
         MutexLock lock(mutex_);
         failures_ = count;
     }
+    void lose(const ContentId& id) {
+        MutexLock lock(mutex_);
+        locations_.erase(id);
+    }
     std::size_t size() {
         MutexLock lock(mutex_);
         return locations_.size();
