@@ -131,6 +131,7 @@ TEST_F(NvmeFaultTest, FailingReadsAreMissesAndThenNoReads) {
     open();
     put(0, 5000);
     put(1, 2 * kMiB);
+    for (std::uint64_t at = 10; at < 20; ++at) put(at, 5000);
     tier_->flush();
     read_fault_ = EIO;
     EXPECT_EQ(get(0, 5000), Got::miss);
@@ -139,7 +140,7 @@ TEST_F(NvmeFaultTest, FailingReadsAreMissesAndThenNoReads) {
     read_fault_ = 0;
     EXPECT_EQ(get(0, 5000), Got::right);  // nothing was dropped
     read_fault_ = EIO;
-    for (int round = 0; round < 10; ++round) EXPECT_EQ(get(0, 5000), Got::miss);
+    for (std::uint64_t at = 10; at < 20; ++at) EXPECT_EQ(get(at, 5000), Got::miss);
     EXPECT_EQ(state(), "down");
     read_fault_ = 0;
     EXPECT_EQ(get(0, 5000), Got::miss);
@@ -154,10 +155,40 @@ TEST_F(NvmeFaultTest, SparseErrorsDoNotTakeItDown) {
         read_fault_ = EIO;
         EXPECT_EQ(get(0, 5000), Got::miss);
         read_fault_ = 0;
+        EXPECT_EQ(get(0, 5000), Got::right);
         clock_ms_ += 30'000;
     }
     EXPECT_EQ(state(), "normal");
+}
+
+TEST_F(NvmeFaultTest, WhatFailsTwiceInARowIsDroppedAndTheRestIsRead) {
+    open();
+    put(0, 5000);
+    put(1, 5000);
+    put(2, 2 * kMiB);
+    tier_->flush();
+    read_fault_ = EIO;
+    for (int round = 0; round < 2; ++round) {
+        EXPECT_EQ(get(0, 5000), Got::miss);
+        EXPECT_EQ(get(2, 2 * kMiB, 3 * kBlockSize, kBlockSize), Got::miss);
+    }
+    tier_->flush();
+    // Nobody asks the device for these any more.
+    for (int round = 0; round < 20; ++round) {
+        read_fault_ = EIO;
+        EXPECT_EQ(get(0, 5000), Got::miss);
+        read_fault_ = 0;
+        EXPECT_EQ(get(1, 5000), Got::right);
+        EXPECT_EQ(get(2, 2 * kMiB, 3 * kBlockSize, kBlockSize), Got::miss);
+        EXPECT_EQ(get(2, 2 * kMiB, 4 * kBlockSize, kBlockSize), Got::right);
+    }
+    EXPECT_EQ(state(), "normal");
+    EXPECT_FALSE(tier_->contains(object_id(0), 5000, 0));
+    EXPECT_FALSE(tier_->contains(object_id(2), 2 * kMiB, 3));
+    put(0, 5000);  // another place
+    tier_->flush();
     EXPECT_EQ(get(0, 5000), Got::right);
+    EXPECT_EQ(tier_->checksum_errors(), 0U);
 }
 
 TEST_F(NvmeFaultTest, AFolderThatCannotBeWrittenIsAnError) {
