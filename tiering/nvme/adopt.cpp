@@ -123,12 +123,10 @@ void adopt_extent(NvmeCore& core, const Unit& unit) {
             if (core.find_indexed(entry.id)) continue;
             batch->put_location(entry.id, Location::of_entry(number, table, entry).encode());
         }
-        return true;
+        return core.commit_when_large(batch);
     });
     if (!scanned) log::warning("NVMe tier: " + scanned.error().message);
-    if (const auto done = core.index.commit(std::move(batch)); !done) {
-        log::warning("NVMe tier: " + done.error().message);
-    }
+    (void)core.commit(std::move(batch));
 }
 
 /// The extent that the last run was writing is as long as it was preallocated.

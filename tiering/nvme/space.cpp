@@ -81,12 +81,11 @@ void SpaceKeeper::erase_entries(const Victim& victim) {
                 batch->erase_location(entry.id);
             }
         }
+        (void)core_.commit_when_large(batch);  // what stays is erased when somebody asks for it
         return true;
     });
     if (!scanned) log::warning("NVMe tier: " + scanned.error().message);
-    if (const auto done = core_.index.commit(std::move(batch)); !done) {
-        log::warning("NVMe tier: " + done.error().message);
-    }
+    (void)core_.commit(std::move(batch));
 }
 
 Result<void> SpaceKeeper::evict(Victim victim) {
