@@ -61,12 +61,14 @@ struct ReadPlan {
     struct UnitPlan {
         std::uint64_t unit = 0;
         BlockMask want = 0, widened = 0;
-        BlockMask nvme = 0;  ///< of widened: what the NVMe tier says it has
+        BlockMask asked = 0;  ///< of widened: what the NVMe tier was asked about (it is not, about RAM's)
+        BlockMask nvme = 0;   ///< of asked: what it says it has
     };
 
     std::vector<Join> joins;
     std::vector<Own> own;
     std::uint64_t short_of = 0;  ///< bytes of the first allocation that failed
+    bool stale = false;          ///< RAM lost blocks that the NVMe tier has not been asked about
 };
 
 /// The Store. Reads travel: RAM (one shard's lock) -> else a ReadOperation is planned: RAM, flights to join,
@@ -101,7 +103,7 @@ class TieredStore final : public Store {
     // store_plan.cpp: from an operation to requests
     void begin(const ReadOperationPtr& operation);
     Started attempt(const ReadOperationPtr& operation, bool queued);
-    [[nodiscard]] std::vector<ReadPlan::UnitPlan> divide(const ReadOperation& operation);
+    [[nodiscard]] std::vector<ReadPlan::UnitPlan> divide(const ReadOperation& operation, bool ask_all);
     BlockMask on_nvme(const ContentId& id, const UnitLayout& layout, std::uint64_t unit, BlockMask blocks);
     void plan_unit(ReadOperation& operation, FlightTable::Shard& shard, const ReadPlan::UnitPlan& unit,
                    ReadPlan& plan) TIERFS_REQUIRES(shard.mutex);

@@ -34,7 +34,7 @@ BlockMask TieredStore::on_nvme(const ContentId& id, const UnitLayout& layout, st
     return here;
 }
 
-std::vector<ReadPlan::UnitPlan> TieredStore::divide(const ReadOperation& operation) {
+std::vector<ReadPlan::UnitPlan> TieredStore::divide(const ReadOperation& operation, bool ask_all) {
     const UnitLayout& layout = operation.layout;
     const std::uint64_t last = layout.unit_of(operation.end - 1);
     std::vector<ReadPlan::UnitPlan> units;
@@ -49,8 +49,9 @@ std::vector<ReadPlan::UnitPlan> TieredStore::divide(const ReadOperation& operati
                                            layout.end_of(unit));
         }
         const BlockMask ram = ram_.present(UnitKey{operation.object->content, unit});
-        if ((plan.want & ~ram) != 0) {
-            plan.nvme = on_nvme(operation.object->content, layout, unit, plan.widened & ~ram);
+        if (ask_all || (plan.want & ~ram) != 0) {
+            plan.asked = ask_all ? plan.widened : plan.widened & ~ram;
+            plan.nvme = on_nvme(operation.object->content, layout, unit, plan.asked);
         }
         units.push_back(plan);
     }
@@ -91,13 +92,17 @@ void TieredStore::plan_unit(ReadOperation& operation, FlightTable::Shard& shard,
     missing &= ~unit.nvme;
     if (missing == 0) return;
     const BlockMask elsewhere = ram_.present(key) | shard.under_way(key) | unit.nvme;
+    const BlockMask of_origin = missing | (unit.widened & ~elsewhere);
+    if (nvme_ != nullptr && (of_origin & ~unit.asked) != 0) {
+        plan.stale = true;  // evicted from RAM since: the NVMe tier may well have them
+        return;
+    }
     const std::uint32_t longest = layout.whole ? kLargestUnitBlocks : longest_run_;
-    for_each_run(missing | (unit.widened & ~elsewhere), longest,
-                 [&](std::uint32_t first, std::uint32_t count) {
-                     const BlockMask wanted = missing & block_range(first, count);
-                     if (wanted == 0) return;  // readahead's business
-                     plan.own.push_back({unit.unit, first, count, wanted, false, nullptr, 0, 0});
-                 });
+    for_each_run(of_origin, longest, [&](std::uint32_t first, std::uint32_t count) {
+        const BlockMask wanted = missing & block_range(first, count);
+        if (wanted == 0) return;  // readahead's business
+        plan.own.push_back({unit.unit, first, count, wanted, false, nullptr, 0, 0});
+    });
 }
 
 bool TieredStore::allocate(const UnitLayout& layout, ReadPlan& plan, bool may_allocate) {
@@ -149,7 +154,7 @@ std::vector<FlightPtr> TieredStore::commit(const ReadOperationPtr& operation, Fl
 
 TieredStore::Started TieredStore::attempt(const ReadOperationPtr& operation, bool queued) {
     ReadPlan plan;
-    const std::vector<ReadPlan::UnitPlan> units = divide(*operation);
+    std::vector<ReadPlan::UnitPlan> units = divide(*operation, false);
     FlightTable::Shard& shard = flights_.shard(operation->object->content);
     std::vector<FlightPtr> flights;
     for (;;) {
@@ -158,10 +163,11 @@ TieredStore::Started TieredStore::attempt(const ReadOperationPtr& operation, boo
             MutexLock lock(shard.mutex);
             operation->pieces.clear();
             for (const ReadPlan::UnitPlan& unit : units) plan_unit(*operation, shard, unit, plan);
-            refused = operation->object->archived &&
+            refused = !plan.stale && operation->object->archived &&
                       std::any_of(plan.own.begin(), plan.own.end(),
                                   [](const ReadPlan::Own& own) { return !own.from_nvme; });
-            planned = !refused && allocate(operation->layout, plan, queued || !admission_->busy());
+            planned =
+                !plan.stale && !refused && allocate(operation->layout, plan, queued || !admission_->busy());
             if (planned) flights = commit(operation, shard, plan);
         }
         if (refused) {
@@ -170,6 +176,12 @@ TieredStore::Started TieredStore::attempt(const ReadOperationPtr& operation, boo
         }
         if (planned) break;
         operation->pieces.clear();  // hold nothing while waiting
+        if (std::exchange(plan.stale, false)) {
+            plan.own.clear();
+            plan.joins.clear();
+            units = divide(*operation, true);  // about everything: what it says next cannot go stale so
+            continue;
+        }
         if (!queued && admission_->busy()) return Started::no_memory;
         const auto depth = queued ? RamTier::Reclaim::held_too : RamTier::Reclaim::all_free;
         if (ram_.reclaim(plan.short_of, depth) == 0) return Started::no_memory;

@@ -79,30 +79,6 @@ void find_files(const NvmeCore& core, std::vector<Found>& found, std::error_code
     }
 }
 
-void adopt_extent(NvmeCore& core, const Unit& unit) {
-    const std::uint64_t number = unit.id.low;
-    Catalog::Lookup lookup;
-    const auto handle = core.catalog.extent_of_number(number, lookup);
-    if (!handle) return;
-    const ExtentUuid uuid = core.catalog.uuid(number);
-    bool known = false;
-    std::vector<std::pair<ContentId, Location>> entries;
-    const auto scanned = scan_extent(handle->file, uuid, [&](const ChunkTable& table) {
-        for (const ChunkEntry& entry : table.entries) {
-            const auto location = core.find_indexed(entry.id);
-            known = known || (location && location->extent == number && location->extent_tag == uuid.low);
-            if (!location) entries.emplace_back(entry.id, Location::of_entry(number, table, entry));
-        }
-        return !known;
-    });
-    if (!scanned || known) return;
-    auto batch = core.index.batch();
-    for (const auto& [id, location] : entries) batch->put_location(id, location.encode());
-    if (const auto done = core.index.commit(std::move(batch)); !done) {
-        log::warning("NVMe tier: " + done.error().message);
-    }
-}
-
 bool ends_in_zeros(const DiskFile& file) {
     const auto sizes = file.sizes();
     if (!sizes || sizes->size < kDiskAlignment) return false;
@@ -110,6 +86,47 @@ bool ends_in_zeros(const DiskFile& file) {
     const auto got = file.read(page.span(), align_down(sizes->size - kDiskAlignment));
     return got && std::all_of(page.span().begin(), page.span().begin() + static_cast<std::ptrdiff_t>(*got),
                               [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+/// Where the chunks begin that no record knows and that are to be taken in; nothing: there are none. An
+/// extent without a record was written under an index that is lost. In the one that was being written when
+/// the last run died, chunks may stand behind the last one on record. All else without a record was erased.
+std::optional<std::uint64_t> first_unrecorded(NvmeCore& core, std::uint64_t number, const ExtentUuid& uuid,
+                                              const DiskFile& file) {
+    const bool unfinished = ends_in_zeros(file);
+    std::uint64_t from = 0;
+    const auto scanned = scan_extent(file, uuid, [&](const ChunkTable& table) {
+        const bool known =
+            std::any_of(table.entries.begin(), table.entries.end(), [&](const ChunkEntry& entry) {
+                const auto location = core.find_indexed(entry.id);
+                return location && location->extent == number && location->extent_tag == uuid.low;
+            });
+        if (known) from = table.end();
+        return !known || unfinished;
+    });
+    if (!scanned || from >= scanned->end) return std::nullopt;
+    return from;
+}
+
+void adopt_extent(NvmeCore& core, const Unit& unit) {
+    const std::uint64_t number = unit.id.low;
+    Catalog::Lookup lookup;
+    const auto handle = core.catalog.extent_of_number(number, lookup);
+    if (!handle) return;
+    const ExtentUuid uuid = core.catalog.uuid(number);
+    const auto from = first_unrecorded(core, number, uuid, handle->file);
+    if (!from) return;
+    auto batch = core.index.batch();
+    const auto scanned = scan_extent(handle->file, uuid, [&](const ChunkTable& table) {
+        if (table.offset < *from) return true;
+        for (const ChunkEntry& entry : table.entries) {
+            if (core.find_indexed(entry.id)) continue;
+            batch->put_location(entry.id, Location::of_entry(number, table, entry).encode());
+        }
+        return core.commit_when_large(batch);
+    });
+    if (!scanned) log::warning("NVMe tier: " + scanned.error().message);
+    (void)core.commit(std::move(batch));
 }
 
 /// The extent that the last run was writing is as long as it was preallocated.

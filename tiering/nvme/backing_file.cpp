@@ -94,8 +94,14 @@ Result<BackingFile> BackingFile::open(const std::filesystem::path& files, const 
     const auto got = sums->read(header, 0);
     if (!got) return fail(got.error());
     const auto size = get_field<std::uint64_t>(header, 32);
-    if (*got != header.size() || size == 0 || size != sizes->size || header != make_header(id, size)) {
+    // Direct I/O writes whole sectors: killed before it was cut, the file is as long as its last one.
+    const bool uncut = sizes->size > size && sizes->size == align_up(size);
+    if (*got != header.size() || size == 0 || (size != sizes->size && !uncut) ||
+        header != make_header(id, size)) {
         return fail(EBADMSG, where.sums.native() + ": damaged sidecar");
+    }
+    if (uncut && writable) {
+        if (auto done = data->truncate(size); !done) return fail(done.error());
     }
     return BackingFile(id, size, std::move(*data), std::move(*sums));
 }

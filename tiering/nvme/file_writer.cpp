@@ -79,8 +79,11 @@ void FileWriter::write(const ContentId& id, std::uint64_t object_size, std::uint
                        std::span<const std::span<const std::byte>> pieces) {
     const auto handle = open_or_create(id, object_size);
     if (!handle) return;
+    std::uint64_t& missing = missing_blocks(id, handle->file);
     auto location = core_.find_indexed(id);
-    if (!location || location->kind != Location::Kind::backing_file || location->object_size != object_size) {
+    // A record may also say more than is there: "complete", of a file that was taken away since.
+    if (!location || location->kind != Location::Kind::backing_file || location->object_size != object_size ||
+        (location->complete && missing != 0)) {
         location = Location{};
         location->kind = Location::Kind::backing_file;
         location->object_size = object_size;
@@ -89,7 +92,6 @@ void FileWriter::write(const ContentId& id, std::uint64_t object_size, std::uint
     std::uint64_t total = 0;
     for (const auto piece : pieces) total += piece.size();
 
-    std::uint64_t& missing = missing_blocks(id, handle->file);
     Run run;
     const auto write_pending = [&] {
         if (run.length == 0) return true;

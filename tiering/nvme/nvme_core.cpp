@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "config/log.hpp"
 
@@ -32,13 +33,21 @@ bool NvmeCore::locate(const ContentId& id, Location& location) {
     return true;
 }
 
+bool NvmeCore::commit(std::unique_ptr<IndexBatch> batch) {
+    const auto done = index.commit(std::move(batch));
+    if (!done) log::warning("NVMe tier: " + done.error().message);
+    return done.has_value();
+}
+
+bool NvmeCore::commit_when_large(std::unique_ptr<IndexBatch>& batch) {
+    if (batch->bytes() < kLargestBatch) return true;
+    return commit(std::exchange(batch, index.batch()));
+}
+
 bool NvmeCore::store_location(const ContentId& id, const Location& location) {
     auto batch = index.batch();
     batch->put_location(id, location.encode());
-    if (const auto done = index.commit(std::move(batch)); !done) {
-        log::warning("NVMe tier: " + done.error().message);
-        return false;
-    }
+    if (!commit(std::move(batch))) return false;
     locations.put(id, location);
     return true;
 }
@@ -46,9 +55,7 @@ bool NvmeCore::store_location(const ContentId& id, const Location& location) {
 void NvmeCore::erase_location(const ContentId& id) {
     auto batch = index.batch();
     batch->erase_location(id);
-    if (const auto done = index.commit(std::move(batch)); !done) {
-        log::warning("NVMe tier: " + done.error().message);
-    }
+    (void)commit(std::move(batch));
     locations.forget(id);  // after the index, where a reader may just have found it
 }
 

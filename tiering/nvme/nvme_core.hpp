@@ -16,7 +16,7 @@
 
 namespace tierfs {
 
-enum class DiskOperation { read, write, create };
+enum class DiskOperation { read, write, create, unlink };
 
 /// Where a test reaches in. Empty functions cost one test of a pointer.
 struct NvmeHooks {
@@ -30,6 +30,9 @@ struct NvmeHooks {
 struct NvmeCounters {
     std::atomic<std::uint64_t> hits{0}, misses{0}, evicted_bytes{0}, written_bytes{0}, checksum_errors{0};
 };
+
+/// Records of an extent are put and erased in batches of about so many bytes.
+inline constexpr std::size_t kLargestBatch = 256 * 1024;
 
 /// One tier's shared state; every member is thread-safe or constant. Lives as long as the tier.
 struct NvmeCore {
@@ -48,6 +51,10 @@ struct NvmeCore {
     /// One record, committed. False: the index failed, and the object stays unknown.
     bool store_location(const ContentId& id, const Location& location);
     void erase_location(const ContentId& id);
+    /// Commits a batch that has grown to kLargestBatch, and begins the next: an extent can have half a
+    /// million entries. False: the index failed (said in the log); the batch is lost.
+    bool commit_when_large(std::unique_ptr<IndexBatch>& batch);
+    bool commit(std::unique_ptr<IndexBatch> batch);
 
     void write_failed(const Error& error);
     void write_succeeded();

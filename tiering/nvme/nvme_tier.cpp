@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "config/log.hpp"
+#include "tiering/nvme/failed_reads.hpp"
 #include "tiering/nvme/nvme_core.hpp"
 #include "tiering/nvme/writer.hpp"
 
@@ -52,6 +53,7 @@ class NvmeTierImpl final : public NvmeTierForTests {
 
     FileDescriptor lock_;  ///< of extents/: one daemon at a time
     NvmeCore core_;
+    FailedReads failed_reads_;
     std::unique_ptr<NvmeWriter> writer_;
 };
 
@@ -101,10 +103,16 @@ ReadOutcome NvmeTierImpl::read_located(const ContentId& id, const Location& loca
         log::warning("NVMe tier " + core_.options.directory.native() + ": object " + to_string(id) +
                      " does not verify; it will be fetched again");
     }
+    bool unreadable = false;
+    if (outcome == ReadOutcome::hit) {
+        failed_reads_.succeeded(id, offset);
+    } else if (outcome == ReadOutcome::failed) {
+        unreadable = failed_reads_.failed(id, offset);
+    }
     const bool gone = outcome == ReadOutcome::absent &&
                       (entry ? !core_.catalog.has_extent(location.extent, location.extent_tag)
                              : !core_.catalog.has_file(id));
-    if (gone || outcome == ReadOutcome::corrupt) {
+    if (gone || unreadable || outcome == ReadOutcome::corrupt) {
         core_.locations.forget(id);
         writer_->distrust(id, location, offset, out.size());
     }

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <system_error>
 
-#include "config/log.hpp"
-
 namespace tierfs {
 namespace {
 
@@ -86,29 +84,30 @@ Result<void> Packer::write_chunk() {
     return active_->handle->file.write(bytes, active_->end);
 }
 
-void Packer::commit_chunk() {
+Result<void> Packer::commit_chunk() {
     const ChunkTable& table = chunk_.table();
     auto batch = core_.index.batch();
     for (const ChunkEntry& entry : table.entries) {
         batch->put_location(entry.id, Location::of_entry(active_->number, table, entry).encode());
     }
-    const auto done = core_.index.commit(std::move(batch));
-    if (!done) log::warning("NVMe tier: " + done.error().message);
+    auto done = core_.index.commit(std::move(batch));
     for (const ChunkEntry& entry : table.entries) {
         // A reader that found nothing or an older place may have left that in the cache.
         core_.locations.forget(entry.id);
     }
+    if (!done) return done;
     core_.counters.written_bytes += table.table_bytes + table.data_bytes;
     active_->end = table.end();
     ++active_->chunks;
+    return {};
 }
 
 void Packer::flush() {
     if (chunk_.empty()) return;
     auto written = write_chunk();
     if (!written && written.error().code == ENOSPC && space_.evict_one()) written = write_chunk();
+    if (written) written = commit_chunk();
     if (written) {
-        commit_chunk();
         core_.write_succeeded();
     } else {
         core_.write_failed(written.error());

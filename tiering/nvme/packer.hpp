@@ -22,7 +22,8 @@ class Packer {
     /// When the chunk under way wants to be written; nothing while it is empty.
     [[nodiscard]] std::optional<Health::Clock::time_point> deadline() const;
 
-    /// Writes the chunk under way: data first, then its L records. On a fault the chunk is lost.
+    /// Writes the chunk under way: data first, then its L records. On a fault of either the chunk is
+    /// lost, and so is its place: its extent is closed before it.
     void flush();
 
     /// Flushes, and gives the unused end of the extent back.
@@ -39,7 +40,7 @@ class Packer {
     [[nodiscard]] std::uint64_t room() const;
     Result<void> create_extent();
     Result<void> write_chunk();
-    void commit_chunk();
+    Result<void> commit_chunk();
     void retire();
 
     NvmeCore& core_;

@@ -1,6 +1,7 @@
 #include "tiering/nvme/space.hpp"
 
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <system_error>
@@ -29,7 +30,7 @@ std::optional<FreeSpace> free_space(const std::filesystem::path& directory) {
 
 Result<void> SpaceKeeper::make_room(std::uint64_t bytes, const std::optional<Unit>& keep) {
     while (core_.catalog.used() + bytes > core_.options.limit) {
-        if (!evict_one(keep)) return fail(ENOSPC, core_.options.directory.native() + ": nothing to evict");
+        if (auto evicted = try_evict(keep); !evicted) return evicted;
     }
     auto space = free_space(core_.options.directory);
     while (space && space->available < bytes + space->reserve && evict_one(keep)) {
@@ -39,15 +40,25 @@ Result<void> SpaceKeeper::make_room(std::uint64_t bytes, const std::optional<Uni
 }
 
 bool SpaceKeeper::evict_one(const std::optional<Unit>& keep) {
+    return try_evict(keep).has_value();
+}
+
+Result<void> SpaceKeeper::try_evict(const std::optional<Unit>& keep) {
+    // On a file system that went read-only, what is there can still be read: it is not to be forgotten.
+    const auto& folder = core_.catalog.extents_dir();
+    if (::access(folder.c_str(), W_OK) != 0) {
+        const Error error = system_error(errno, folder.native());
+        core_.write_failed(error);
+        return fail(error);
+    }
     auto victim = core_.catalog.take_next(keep);
-    if (!victim) return false;
-    evict(std::move(*victim));
-    return true;
+    if (!victim) return fail(ENOSPC, core_.options.directory.native() + ": nothing to evict");
+    return evict(std::move(*victim));
 }
 
 void SpaceKeeper::drop(const Unit& unit) {
     auto victim = core_.catalog.take(unit);
-    if (victim) evict(std::move(*victim));
+    if (victim) (void)evict(std::move(*victim));  // said in the log
 }
 
 void SpaceKeeper::erase_entries(const Victim& victim) {
@@ -70,15 +81,14 @@ void SpaceKeeper::erase_entries(const Victim& victim) {
                 batch->erase_location(entry.id);
             }
         }
+        (void)core_.commit_when_large(batch);  // what stays is erased when somebody asks for it
         return true;
     });
     if (!scanned) log::warning("NVMe tier: " + scanned.error().message);
-    if (const auto done = core_.index.commit(std::move(batch)); !done) {
-        log::warning("NVMe tier: " + done.error().message);
-    }
+    (void)core_.commit(std::move(batch));
 }
 
-void SpaceKeeper::evict(Victim victim) {
+Result<void> SpaceKeeper::evict(Victim victim) {
     if (victim.unit.is_extent) {
         erase_entries(victim);
     } else {
@@ -87,7 +97,9 @@ void SpaceKeeper::evict(Victim victim) {
     }
     if (core_.hooks.before_unlink) core_.hooks.before_unlink();
     Result<void> removed;
-    if (victim.unit.is_extent) {
+    if (const int code = core_.fault(DiskOperation::unlink); code != 0) {
+        removed = fail(system_error(code, "unlink"));
+    } else if (victim.unit.is_extent) {
         const auto path = core_.catalog.extent_path(victim.unit.id.low, victim.uuid);
         std::error_code error;
         std::filesystem::remove(path, error);
@@ -98,10 +110,11 @@ void SpaceKeeper::evict(Victim victim) {
     if (!removed) {
         // What cannot be unlinked goes on taking space, and goes on being counted.
         core_.write_failed(removed.error());
-        return;
+        return removed;
     }
     core_.counters.evicted_bytes += victim.bytes;
     core_.catalog.release(std::move(victim));
+    return {};
 }
 
 }  // namespace tierfs

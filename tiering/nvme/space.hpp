@@ -14,17 +14,19 @@ class SpaceKeeper {
 
     /// Evicts until `bytes` more fit under the limit, and leave 2 % or 64 MiB of the file system (the
     /// smaller) free where that can be had. `keep` is not evicted. Errors: ENOSPC, there is not enough to
-    /// evict.
+    /// evict; those of unlinking.
     Result<void> make_room(std::uint64_t bytes, const std::optional<Unit>& keep = std::nullopt);
 
-    /// False: nothing can be evicted.
+    /// False: nothing can be evicted, or its file cannot be unlinked. Then the next one could not either,
+    /// most likely: whoever wants more room must stop here, or all is forgotten and nothing is freed.
     bool evict_one(const std::optional<Unit>& keep = std::nullopt);
 
     /// Takes this unit out: its L records, then its file.
     void drop(const Unit& unit);
 
   private:
-    void evict(Victim victim);
+    Result<void> try_evict(const std::optional<Unit>& keep);
+    Result<void> evict(Victim victim);
     void erase_entries(const Victim& victim);
 
     NvmeCore& core_;

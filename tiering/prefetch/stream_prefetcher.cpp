@@ -138,6 +138,7 @@ PrefetchAdvice StreamPrefetcher::open(Stream& stream, std::uint64_t begin, std::
 
 PrefetchAdvice StreamPrefetcher::observe(const ObjectRef& object, std::uint64_t begin, std::uint64_t end,
                                          Clock::time_point now) {
+    if (limits_.window == 0) return {};
     Shard& shard = shard_of(object.content);
     MutexLock lock(shard.mutex);
     sweep(shard, now);

@@ -19,7 +19,7 @@ namespace tierfs {
 
 struct PrefetchLimits {
     std::uint64_t unit = 1 << 20;           ///< bytes of one part; windows start with one
-    std::uint64_t window = 64 << 20;        ///< the largest window of one stream
+    std::uint64_t window = 64 << 20;        ///< the largest window of one stream; 0: no readahead at all
     std::uint64_t all_streams = 1 << 30;    ///< windows of all active streams together
     std::chrono::milliseconds idle{10000};  ///< a stream not read for so long is over
 };

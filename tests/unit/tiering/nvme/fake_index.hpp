@@ -1,6 +1,7 @@
 // An Index in memory, for tests of the NVMe tier: locations only.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -64,6 +65,11 @@ class FakeIndex final : public Index {
     Result<void> commit(std::unique_ptr<IndexBatch> batch) override {
         auto& changes = static_cast<Batch&>(*batch).changes;
         MutexLock lock(mutex_);
+        largest_batch_ = std::max(largest_batch_, batch->bytes());
+        if (failures_ > 0) {
+            --failures_;
+            return fail(EIO, "made to fail");
+        }
         for (auto& [id, text] : changes) {
             if (text) {
                 locations_[id] = std::move(*text);
@@ -80,6 +86,19 @@ class FakeIndex final : public Index {
     void lose_everything() {
         MutexLock lock(mutex_);
         locations_.clear();
+    }
+    /// So many commits fail from now on.
+    void fail_commits(unsigned count) {
+        MutexLock lock(mutex_);
+        failures_ = count;
+    }
+    std::size_t largest_batch() {
+        MutexLock lock(mutex_);
+        return largest_batch_;
+    }
+    void lose(const ContentId& id) {
+        MutexLock lock(mutex_);
+        locations_.erase(id);
     }
     std::size_t size() {
         MutexLock lock(mutex_);
@@ -98,6 +117,8 @@ class FakeIndex final : public Index {
     Mutex mutex_;
     std::map<ContentId, std::string> locations_ TIERFS_GUARDED_BY(mutex_);
     std::size_t lookups_ TIERFS_GUARDED_BY(mutex_) = 0;
+    std::size_t largest_batch_ TIERFS_GUARDED_BY(mutex_) = 0;
+    unsigned failures_ TIERFS_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace tierfs::testing

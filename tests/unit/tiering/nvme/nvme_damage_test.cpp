@@ -154,6 +154,24 @@ TEST_F(NvmeDamageTest, TruncatedFiles) {
     }
 }
 
+TEST_F(NvmeDamageTest, AFileKilledBeforeItsPaddingWasCutIsKept) {
+    const std::uint64_t size = 2 * kMiB + 100;
+    open();
+    put(1, size);
+    tier_->flush();
+    tier_->abandon();
+    const auto path = files_with(".data").at(0);
+    fs::resize_file(path, align_up(size));
+    open();
+    tier_->flush();
+    EXPECT_EQ(get(1, size), Got::right);
+    EXPECT_EQ(fs::file_size(path), size);
+    tier_->abandon();
+    fs::resize_file(path, align_up(size) + 4096);  // no write of ours does that
+    open();
+    EXPECT_EQ(get(1, size), Got::miss);
+}
+
 TEST_F(NvmeDamageTest, FilesTakenAwayAreMissesAndTheirRecordsGo) {
     open();
     put(1, 5000);
@@ -165,6 +183,22 @@ TEST_F(NvmeDamageTest, FilesTakenAwayAreMissesAndTheirRecordsGo) {
     EXPECT_EQ(get(2, 2 * kMiB), Got::miss);
     tier_->flush();
     EXPECT_EQ(index_.size(), 0U);
+}
+
+TEST_F(NvmeDamageTest, AFileBegunAnewIsNotComplete) {
+    open();
+    put(1, 2 * kMiB);
+    tier_->close();
+    for (const char* extension : {".data", ".sums"}) fs::remove(files_with(extension).at(0));
+    open();
+    put_piece(1, 2 * kMiB, 0, kBlockSize);
+    tier_->flush();
+    EXPECT_TRUE(tier_->contains(object_id(1), 2 * kMiB, 0));
+    EXPECT_FALSE(tier_->contains(object_id(1), 2 * kMiB, 1));
+    put(1, 2 * kMiB);
+    tier_->flush();
+    EXPECT_TRUE(Location::decode(record(1))->complete);
+    EXPECT_EQ(get(1, 2 * kMiB), Got::right);
 }
 
 TEST_F(NvmeDamageTest, HalvesOfBackingFilesGo) {

@@ -118,6 +118,30 @@ TEST_F(NvmeSpaceTest, RecordsGoBeforeTheirFile) {
     EXPECT_GT(checked, 10U);
 }
 
+TEST_F(NvmeSpaceTest, AnExtentOfManyTinyObjectsIsTakenInAndGivenUpInSmallBatches) {
+    constexpr std::uint64_t kObjects = 12000;
+    open();
+    for (std::uint64_t at = 0; at < kObjects; ++at) {
+        put(at, 10);
+        if (at % 1000 == 0) tier_->flush();
+    }
+    tier_->close();
+    ASSERT_EQ(files_with(".extent").size(), 1U);
+    index_.lose_everything();
+    open();
+    EXPECT_TRUE(eventually([&] { return index_.size() == kObjects; }));
+    EXPECT_TRUE(tier_->contains(object_id(0), 10, 0));  // not read: what is read often stays
+    EXPECT_LE(index_.largest_batch(), 320U * 1024) << "256 KiB, and the rest of a chunk";
+    const auto extent = files_with(".extent").at(0);
+    for (std::uint64_t at = kObjects; at < kObjects + 100 && std::filesystem::exists(extent); ++at) {
+        put(at, 700000);
+        tier_->flush();
+    }
+    EXPECT_FALSE(std::filesystem::exists(extent));
+    EXPECT_LE(index_.size(), 100U);
+    EXPECT_LE(index_.largest_batch(), 320U * 1024);
+}
+
 TEST_F(NvmeSpaceTest, AReadThatIsUnderWayOutlivesItsFile) {
     for (const std::uint64_t size : {std::uint64_t{500000}, 2 * kMiB}) {
         std::atomic<bool> armed{false};

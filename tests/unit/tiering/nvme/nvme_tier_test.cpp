@@ -205,6 +205,31 @@ TEST_F(NvmeTierTest, ALostIndexIsRebuiltFromWhatTheFilesSay) {
     EXPECT_EQ(get(1000, 2 * kMiB), Got::right);
 }
 
+TEST_F(NvmeTierTest, ChunksWrittenBeforeAKillAndNotRecordedAreTakenIn) {
+    for (const bool killed : {true, false}) {
+        const std::uint64_t first = killed ? 10 : 20;  // other objects each time
+        open();
+        for (std::uint64_t at = first; at < first + 4; ++at) {
+            put(at, 5000);
+            tier_->flush();
+        }
+        killed ? tier_->abandon() : tier_->close();
+        for (const std::uint64_t at : {first, first + 2, first + 3}) index_.lose(object_id(at));
+        open();
+        if (killed) {
+            EXPECT_TRUE(eventually([&] { return get(first + 3, 5000) == Got::right; }));
+            EXPECT_EQ(get(first + 2, 5000), Got::right);
+        } else {
+            put(99, 5000);
+            EXPECT_TRUE(eventually([&] { return get(99, 5000) == Got::right; }));  // adopts before it writes
+            EXPECT_EQ(get(first + 3, 5000), Got::miss) << "erased from an extent that was finished";
+        }
+        EXPECT_EQ(get(first, 5000), Got::miss) << "erased, not forgotten: it stands before one on record";
+        EXPECT_EQ(get(first + 1, 5000), Got::right);
+        tier_->close();
+    }
+}
+
 TEST_F(NvmeTierTest, AFolderHasOneTierAtATime) {
     open();
     FakeIndex other;

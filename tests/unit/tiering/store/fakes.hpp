@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -182,7 +183,10 @@ class FakeNvme final : public NvmeTier {
         }
         return true;
     }
+    std::function<void()> on_contains;  ///< called once, by the next contains()
+
     bool contains(const ContentId& id, std::uint64_t, std::uint64_t block) override {
+        if (on_contains) std::exchange(on_contains, nullptr)();
         MutexLock lock(mutex_);
         return blocks_.contains({id, block});
     }

@@ -185,6 +185,17 @@ TEST(Store, AStreamIsFetchedOnceAndInOrder) {
     EXPECT_GT(stats.prefetched_bytes, 30 * kMiB);
 }
 
+TEST(Store, AWindowOfNothingTurnsReadaheadOff) {
+    Scene scene;
+    scene.window = 0;
+    Harness h(scene);
+    const auto object = fake::object("big", 40 * kMiB);
+    for (std::uint64_t at = 0; at < 4 * kMiB; at += 2 * kBlockSize) h.check(object, at, 2 * kBlockSize);
+    EXPECT_EQ(h.store->stats().prefetched_bytes, 0U);
+    EXPECT_EQ(h.origin.seen_bytes(), 4 * kMiB);
+    for (const auto& seen : h.origin.seen()) EXPECT_EQ(seen.size, 2 * kBlockSize) << "what was read, no more";
+}
+
 TEST(Store, AStreamKeepsManyPartsUnderWay) {
     Harness h(manual());
     const auto object = fake::object("big", 200 * kMiB);
@@ -291,6 +302,28 @@ TEST(Store, WhatTheNvmeTierLostComesFromTheOrigin) {
     h.check(small, 0, 200000);
     h.check(big, 100 * kBlockSize, 10 * kBlockSize);
     EXPECT_EQ(h.store->stats().nvme_bytes, 0U);
+}
+
+TEST(Store, WhatRamLosesWhileAReadIsPlannedComesFromNvmeAndNotFromTheOrigin) {
+    for (const bool archived : {false, true}) {
+        Scene scene;
+        scene.nvme = true;
+        scene.ram = 4 * kBlockSize;
+        Harness h(scene);
+        auto made = std::make_shared<ObjectRef>(*fake::object("small", 2 * kBlockSize));
+        made->archived = archived;
+        const std::shared_ptr<const ObjectRef> small = made;
+        h.nvme.put(*small, 0, 2);
+        h.check(small, 0, kBlockSize);
+        h.nvme.on_contains = [&] {  // asked about the second block, the first being in RAM
+            for (int i = 0; i < 40; ++i) {
+                h.check(fake::object("other" + std::to_string(i), kBlockSize), 0, kBlockSize);
+            }
+        };
+        h.check(small, 0, 2 * kBlockSize);
+        EXPECT_EQ(h.nvme.reads(), 2U) << "the second time, both blocks in one piece";
+        for (const auto& seen : h.origin.seen()) EXPECT_NE(seen.path, "small");
+    }
 }
 
 TEST(Store, AReadMayBePartRamPartNvmePartOrigin) {
