@@ -29,7 +29,7 @@ def pytest_sessionstart(session):
 @pytest.fixture(scope="session")
 def root():
     """A folder for the session, readable for other users."""
-    base = os.environ.get("TIERFS_TESTS_ROOT") or None
+    base = os.environ.get("TIERFS_TEST_ROOT") or None
     path = Path(tempfile.mkdtemp(prefix="mount-", dir=base))
     path.chmod(0o755)
     yield path

@@ -45,7 +45,7 @@ def main():
     # One folder holds everything the tests write: what is left in it, of mounts or processes too, can be found.
     root = tempfile.mkdtemp(prefix="tierfs-tests-")
     os.chmod(root, 0o755)
-    os.environ["TIERFS_TESTS_ROOT"] = root
+    os.environ["TIERFS_TEST_ROOT"] = root
     results = Results()
     started = time.monotonic()
     failed_builds = set()
