@@ -20,7 +20,7 @@ std::string section_of(std::string_view name) {
 
 /// As -o takes it: "memory.limit=SIZE", "allow_other".
 std::string usage(const Key& key) {
-    const std::string name(key.name);
+    std::string name(key.name);
     switch (key.kind) {
         case Kind::flag:
             return name;

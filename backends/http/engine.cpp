@@ -50,7 +50,7 @@ void Engine::send(Request request, Completion done) {
             first_waiting = ready.empty() && queue_.waiting() == 1;
         }
     }
-    if (transfer) {
+    if (transfer) {  // NOLINT(bugprone-use-after-move): empty when it was queued
         transfer->fail(Failure::cancelled, "stopped");
         transfer->complete();
     }

@@ -50,7 +50,8 @@ void CredentialProvider::get(Ready ready) {
             wake_.notify_all();
         }
     }
-    if (answer) ready(std::move(*answer));
+    if (answer)
+        ready(std::move(*answer));  // NOLINT(bugprone-use-after-move): not moved from where there is one
 }
 
 bool CredentialProvider::reject(const Credentials& used) {

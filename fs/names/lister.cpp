@@ -190,13 +190,14 @@ Result<void> Lister::erase_vanished(Listing& listing) {
     for (;;) {
         std::vector<std::string> names;
         bool more = false;
-        const auto scanned = table_.index().for_each_name(
-            listing.directory, after, [&](std::string_view name, const NameRecord& record) {
-                after = name;
-                if (!listing.seen.contains(record.node)) names.emplace_back(name);
-                more = names.size() >= kNamesPerCommit;
-                return !more;
-            });
+        auto scanned = table_.index().for_each_name(listing.directory, after,
+                                                    [&](std::string_view name, const NameRecord& record) {
+                                                        after = name;
+                                                        if (!listing.seen.contains(record.node))
+                                                            names.emplace_back(name);
+                                                        more = names.size() >= kNamesPerCommit;
+                                                        return !more;
+                                                    });
         if (!scanned) return scanned;
         if (auto done = erase_names(listing, names); !done) return done;
         if (!more) return {};

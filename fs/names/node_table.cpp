@@ -221,7 +221,7 @@ Result<std::int64_t> NodeTable::listed(NodeId directory, std::int64_t now) {
 
 Result<std::int64_t> NodeTable::confirmed(const NodeRecord& record, std::int64_t now) {
     if (record.checked_ns == kDistrusted || record.parent == 0) return record.checked_ns;
-    const auto directory = listed(record.parent, now);
+    auto directory = listed(record.parent, now);
     if (!directory) return directory;
     return std::max(record.checked_ns <= now ? record.checked_ns : 0, *directory);
 }

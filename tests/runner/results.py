@@ -20,7 +20,8 @@ class Results:
         """outcome: passed, failed or skipped. text: output of a failed test, reason of a skip."""
         self.all.append((suite, test, outcome, text))
         if outcome != "passed":
-            first = text.strip().splitlines()[0] if text.strip() and outcome == "skipped" else ""
+            reason = [line for line in text.strip().splitlines() if not line.endswith(": Skipped")]
+            first = reason[0] if reason and outcome == "skipped" else ""
             say(f"{outcome.upper()} {suite}: {test}{': ' + first if first else ''}")
 
     def count(self, outcome, suite=None):
