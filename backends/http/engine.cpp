@@ -39,20 +39,23 @@ void Engine::send(Request request, Completion done) {
         post(std::move(transfer));
         return;
     }
+    TransferPtr refused;
     std::vector<TransferPtr> ready;
     bool first_waiting = false;
     {
         const MutexLock lock(mutex_);
-        if (!stopped_) {
+        if (stopped_) {
+            refused = std::move(transfer);
+        } else {
             const auto priority = transfer->request().priority;
             queue_.push(priority, std::move(transfer));
             ready = admissible();
             first_waiting = ready.empty() && queue_.waiting() == 1;
         }
     }
-    if (transfer) {  // NOLINT(bugprone-use-after-move): empty when it was queued
-        transfer->fail(Failure::cancelled, "stopped");
-        transfer->complete();
+    if (refused) {
+        refused->fail(Failure::cancelled, "stopped");
+        refused->complete();
     }
     for (auto& one : ready) post(std::move(one));
     // A reactor that sleeps long must look after the deadlines of the queue from now on.
