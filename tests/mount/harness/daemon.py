@@ -56,7 +56,8 @@ def environment(folder, marker, extra=None):
         "HOME": str(folder), "TMPDIR": str(folder), "AWS_EC2_METADATA_DISABLED": "true", "TIERFS_TEST_MARKER": marker,
         "ASAN_OPTIONS": f"abort_on_error=1:detect_leaks=1:detect_stack_use_after_return=1:disable_coredump=1:{report}",
         "UBSAN_OPTIONS": f"print_stacktrace=1:halt_on_error=1:abort_on_error=1:{report}",
-        "LSAN_OPTIONS": report,
+        # libfuse keeps the structure of a request that was under way when the session ended.
+        "LSAN_OPTIONS": f"suppressions={Path(__file__).with_name('lsan.supp')}:print_suppressions=0:{report}",
         # Debian's libraries are not instrumented: without the first option RocksDB gives false reports.
         "TSAN_OPTIONS": f"ignore_noninstrumented_modules=1:halt_on_error=0:second_deadlock_stack=1:{report}",
     })

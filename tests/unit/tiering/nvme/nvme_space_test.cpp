@@ -25,9 +25,10 @@ TEST_F(NvmeSpaceTest, TheLimitHoldsWhileTenTimesAsMuchIsWritten) {
         sizes.push_back(number % 20 == 0 ? kMiB + random() % (3 * kMiB) : 1 + random() % 200000);
         put(number, sizes.back());
         written += sizes.back();
-        if (number % 5 == 0) largest = std::max(largest, disk_bytes());
         EXPECT_LE(tier_->stats().used_bytes, options_.limit);
-        if (number % 50 == 0) tier_->flush();
+        if (number % 10 != 0) continue;
+        tier_->flush();  // a walk of the folder beside the writer counts what is evicted and what replaces it
+        largest = std::max(largest, disk_bytes());
     }
     tier_->flush();
     EXPECT_LE(std::max(largest, disk_bytes()), options_.limit);
