@@ -13,6 +13,9 @@ namespace {
 /// An object that is kept whole must fit the block masks.
 constexpr std::uint64_t kLargestWhole = std::uint64_t{kLargestUnitBlocks} * kBlockSize;
 
+/// Readahead begins with so much: little to wait for, and little in vain where only a header is read.
+constexpr std::uint64_t kSmallestPart = 1U << 20U;
+
 /// Small enough that a few such pieces fit the arena together.
 std::uint32_t longest_run(std::uint64_t arena) {
     const std::uint64_t blocks = std::clamp<std::uint64_t>(arena / 8 / kBlockSize, 1, kStreamUnitBlocks);
@@ -26,6 +29,7 @@ unsigned ram_shards(std::uint64_t bytes) {
 PrefetchLimits prefetch_limits(const Settings& settings, std::uint64_t arena) {
     PrefetchLimits limits;
     limits.unit = std::uint64_t{kStreamUnitBlocks} * kBlockSize;
+    limits.part = std::min(limits.unit, kSmallestPart);
     limits.window = std::min(settings.prefetch_window, arena / 4);
     limits.all_streams = arena / 2;
     return limits;
@@ -142,7 +146,8 @@ void TieredStore::read(std::shared_ptr<const ObjectRef> object, std::uint64_t of
         operation->begin = offset;
         operation->end = end;
         operation->sequential = advice.sequential;
-        operation->stream_begin = advice.stream_begin;
+        operation->wide_begin = advice.begin;
+        operation->wide_end = advice.end;
         operation->callback = std::move(callback);
         begin(operation);
     }

@@ -1,4 +1,5 @@
 // Requests to the origin, what happens when they are answered, and readahead.
+#include <algorithm>
 #include <utility>
 
 #include "tiering/store_impl.hpp"
@@ -102,7 +103,7 @@ void TieredStore::top_up(const std::shared_ptr<const ObjectRef>& object, const U
     do {
         while (const auto part = prefetcher_.next(object->content)) {
             if (prefetch(object, layout, *part) == Prefetched::done) continue;
-            prefetcher_.put_back(object->content, part->unit);
+            prefetcher_.put_back(object->content, *part);
             break;
         }
     } while (prefetcher_.end_issue(object->content));
@@ -110,21 +111,19 @@ void TieredStore::top_up(const std::shared_ptr<const ObjectRef>& object, const U
 
 TieredStore::Prefetched TieredStore::prefetch(const std::shared_ptr<const ObjectRef>& object,
                                               const UnitLayout& layout, const PrefetchPart& part) {
-    const UnitKey key{object->content, part.unit};
-    BlockMask missing = layout.blocks_of(part.unit) & ~ram_.present(key);
-    if (part.stream_begin > layout.begin_of(part.unit)) {
-        missing &= layout.touched(part.unit, part.stream_begin, layout.end_of(part.unit));
-    }
+    const UnitKey key{object->content, layout.unit_of(part.begin)};
+    const std::uint64_t begin = std::clamp(part.stream_begin, part.begin, part.end - 1);
+    BlockMask missing = layout.touched(key.unit, begin, part.end) & ~ram_.present(key);
     {
         FlightTable::Shard& shard = flights_.shard(object->content);
         MutexLock lock(shard.mutex);
         missing &= ~shard.under_way(key);
     }
-    missing &= ~on_nvme(object->content, layout, part.unit, missing);
+    missing &= ~on_nvme(object->content, layout, key.unit, missing);
     Prefetched outcome = Prefetched::done;
     for_each_run(missing, longest_run_, [&](std::uint32_t first, std::uint32_t count) {
         if (outcome == Prefetched::refused) return;
-        outcome = prefetch_run(object, layout, part.unit, first, count);
+        outcome = prefetch_run(object, layout, key.unit, first, count);
     });
     return outcome;
 }

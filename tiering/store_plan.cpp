@@ -45,8 +45,7 @@ std::vector<ReadPlan::UnitPlan> TieredStore::divide(const ReadOperation& operati
         if (layout.whole) {
             plan.widened = layout.blocks_of(unit);
         } else if (operation.sequential) {
-            plan.widened |= layout.touched(unit, std::max(operation.stream_begin, layout.begin_of(unit)),
-                                           layout.end_of(unit));
+            plan.widened |= layout.touched(unit, operation.wide_begin, operation.wide_end);
         }
         const BlockMask ram = ram_.present(UnitKey{operation.object->content, unit});
         if (ask_all || (plan.want & ~ram) != 0) {

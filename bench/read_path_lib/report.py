@@ -49,15 +49,21 @@ def number(value):
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}"
 
 
+def spread(row, index):
+    """Least and most of the rounds, when there were several."""
+    rounds = row.samples[index] if index < len(row.samples) and isinstance(row.samples[index], list) else []
+    return f"{number(min(rounds))}-{number(max(rounds))}" if len(rounds) > 1 else ""
+
+
 def table(rows):
-    lines = [["step", "figure", "value", "unit", "compared with", "", "ratio", "target", "met"]]
+    lines = [["step", "figure", "value", "range", "unit", "compared with", "range", "", "ratio", "target", "met"]]
     for row in rows:
         ratio = f"{row.ratio:.2f}" if row.ratio is not None else ""
         met = {None: "", True: "yes", False: "NO"}[row.met]
-        lines.append([row.step, row.name, number(row.value), row.unit, number(row.other), row.other_name, ratio,
-                      row.target, met])
+        lines.append([row.step, row.name, number(row.value), spread(row, 0), row.unit, number(row.other),
+                      spread(row, 1), row.other_name, ratio, row.target, met])
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    right = {2, 4, 6}
+    right = {2, 3, 5, 6, 8}
     return "\n".join("  ".join(cell.rjust(width) if i in right else cell.ljust(width)
                                for i, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
                      for line in lines)

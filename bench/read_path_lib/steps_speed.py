@@ -9,8 +9,6 @@ from .measure import get_in_parallel, read_sequentially, read_shuffled
 from .process import run
 from .report import Row, at_least, figure
 
-ROUNDS = 3
-
 
 def step_b(bench, deadline):
     """Shuffled epochs with a dropped page cache, tierfs and native XFS in turns."""
@@ -25,13 +23,13 @@ def step_b(bench, deadline):
     for tree in trees:  # names and inodes are warm on both sides: only the page cache is dropped
         read_shuffled(bench, bench.native.mountpoint / tree.name, deadline, None)
     if bench.options.without_tierfs:
-        for _ in range(ROUNDS):
+        for _ in range(bench.options.rounds):
             measure(bench.native.mountpoint, native)
         return [figure("b", f"native XFS, {tree.size >> 10} KiB", native[tree.name], "files/s") for tree in trees]
     with bench.tierfs(bench.server, bench.empty_cache(), deadline) as mount:
         for tree in trees:
             read_shuffled(bench, mount.mountpoint / tree.name, deadline, bench.dataset.manifest(tree))
-        for _ in range(ROUNDS):
+        for _ in range(bench.options.rounds):
             measure(bench.native.mountpoint, native)
             measure(mount.mountpoint, ours)
         mount.unmount(deadline)
@@ -43,7 +41,7 @@ def step_c(bench, deadline):
     """One large file from the server: read in order through a fresh mount, and by 8 curls onto the same disk."""
     dataset, curl, ours, rows = bench.dataset, [], [], []
     url = f"{bench.server.endpoint}/{BUCKET}/{dataset.large}"
-    for _ in range(ROUNDS):
+    for _ in range(bench.options.rounds):
         host.drop_caches(3)
         curl.append(get_in_parallel(url, dataset.large_bytes, bench.nvme.mountpoint / "curl", deadline))
         if bench.options.without_tierfs:
@@ -73,7 +71,7 @@ def find(bench, mount, who, deadline):
 def step_d(bench, deadline):
     """find on fresh mounts with empty caches, requests counted at the proxy."""
     requests, seconds, rows = {}, {}, []
-    for _ in range(ROUNDS):
+    for _ in range(bench.options.rounds):
         for who in ("tierfs", "rclone", "s3fs"):
             if who == "tierfs" and bench.options.without_tierfs:
                 continue

@@ -54,28 +54,14 @@ void Lister::list_first_page(NodeId directory, FirstPage done) {
 }
 
 void Lister::post(const ListingPtr& listing) {
-    // Counted from page to page: a listing that goes on may take as long as it takes.
     workers_.post([this, listing, asked = patience_.now()](bool canceled) {
-        if (!canceled && patience_.is_over(asked)) return finish(*listing, fail(Patience::error()));
-        step(listing, canceled);
-    });
-}
-
-void Lister::step(const ListingPtr& listing, bool canceled) {
-    if (canceled) return finish(*listing, fail(ECANCELED, "the mount is being stopped"));
-    if (listing->started == 0) {
+        if (canceled) return finish(*listing, fail(ECANCELED, "the mount is being stopped"));
+        if (patience_.is_over(asked)) return finish(*listing, fail(Patience::error()));
         const auto begun = begin(*listing);
         if (!begun) return finish(*listing, fail(begun.error()));
         if (!*begun) return finish(*listing, {});
-    }
-    const auto last = next_page(*listing);
-    if (!last) {
-        if (last.error().code == ENOENT || last.error().code == ENOTDIR) gone_(listing->directory);
-        return finish(*listing, fail(last.error()));
-    }
-    if (*last) return finish(*listing, complete(*listing));
-    passed_first_page(*listing);
-    post(listing);
+        arrived(listing, origin_.list(listing->path, {}));
+    });
 }
 
 Result<bool> Lister::begin(Listing& listing) {
@@ -89,15 +75,64 @@ Result<bool> Lister::begin(Listing& listing) {
     return true;
 }
 
-Result<bool> Lister::next_page(Listing& listing) {
-    const auto page = origin_.list(listing.path, listing.token);
-    if (!page) return fail(page.error());
-    if (!page->next.empty() && page->next == listing.token) {
-        return fail(EIO, "listing of \"" + listing.path + "\": the origin gives the same page again");
+void Lister::ask(const ListingPtr& listing) {
+    // Patience counts from page to page: a listing that goes on may take as long as it takes.
+    workers_.post([this, listing, token = listing->token, asked = patience_.now()](bool canceled) {
+        if (canceled) return arrived(listing, fail(ECANCELED, "the mount is being stopped"));
+        if (patience_.is_over(asked)) return arrived(listing, fail(Patience::error()));
+        arrived(listing, origin_.list(listing->path, token));
+    });
+}
+
+void Lister::arrived(const ListingPtr& listing, Result<ListPage> page) {
+    {
+        MutexLock lock(mutex_);
+        if (listing->taking_in) {
+            listing->page = std::move(page);
+            return;
+        }
+        listing->taking_in = true;
     }
-    if (auto done = take_in(listing, *page); !done) return fail(done.error());
-    listing.token = page->next;
-    return listing.token.empty();
+    advance(listing, page);
+}
+
+/// Called by one thread at a time, which has set `taking_in`. Once it has finished the listing, that stays
+/// set, and a page that comes still is left alone.
+void Lister::advance(const ListingPtr& listing, const Result<ListPage>& page) {
+    if (!page) {
+        if (page.error().code == ENOENT || page.error().code == ENOTDIR) gone_(listing->directory);
+        return finish(*listing, fail(page.error()));
+    }
+    if (!page->next.empty() && page->next == listing->token) {
+        return finish(*listing, fail(EIO, "listing of \"" + listing->path +
+                                              "\": the origin gives the same page again"));
+    }
+    listing->token = page->next;
+    const bool last = page->next.empty();
+    if (!last) ask(listing);
+    if (auto done = take_in(*listing, *page); !done) return finish(*listing, done);
+    if (last) return finish(*listing, complete(*listing));
+    passed_first_page(*listing);
+    advance_further(listing);
+}
+
+void Lister::advance_further(const ListingPtr& listing) {
+    {
+        MutexLock lock(mutex_);
+        if (!listing->page) {
+            listing->taking_in = false;
+            return;
+        }
+    }
+    workers_.post([this, listing](bool canceled) {
+        std::optional<Result<ListPage>> page;
+        {
+            MutexLock lock(mutex_);
+            page.swap(listing->page);
+        }
+        if (canceled) page = fail(ECANCELED, "the mount is being stopped");
+        advance(listing, *page);
+    });
 }
 
 Result<void> Lister::take_in(Listing& listing, const ListPage& page) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -15,9 +16,9 @@
 namespace tierfs {
 
 /// One listing of a directory at a time; who asks meanwhile joins. Each page is committed as it comes, as a
-/// job of its own, so that huge directories do not keep the workers from others. Names that were not in any
-/// page are erased at the end only: a listing that fails half way erases nothing and leaves the old listing
-/// record. Thread-safe; callbacks run on workers.
+/// job of its own, so that huge directories do not keep the workers from others, while the origin is asked
+/// for the next one already. Names that were not in any page are erased at the end only: a listing that fails
+/// half way erases nothing and leaves the old listing record. Thread-safe; callbacks run on workers.
 class Lister {
   public:
     using Done = std::function<void(Result<void>)>;
@@ -47,25 +48,28 @@ class Lister {
         NodeId directory = 0;
         std::string path;
         std::int64_t started = 0;
-        std::string token;
+        std::string token;  ///< of the page that is asked for
         std::uint64_t entries = 0;
         HiddenTotals::Counts hidden;
         NodeSet seen;
         /// Files where a directory is known: they may be beside it, and the directory comes in a later page.
         std::map<std::string, Attributes> deferred;
-        bool past_first_page = false;     ///< guarded by Lister::mutex_
-        std::vector<Done> waiting;        ///< guarded by Lister::mutex_
-        std::vector<FirstPage> hurrying;  ///< guarded by Lister::mutex_
+        std::optional<Result<ListPage>> page;  ///< came while the one before it was taken in; Lister::mutex_
+        bool taking_in = false;                ///< one page at a time; guarded by Lister::mutex_
+        bool past_first_page = false;          ///< guarded by Lister::mutex_
+        std::vector<Done> waiting;             ///< guarded by Lister::mutex_
+        std::vector<FirstPage> hurrying;       ///< guarded by Lister::mutex_
     };
     using ListingPtr = std::shared_ptr<Listing>;
 
     ListingPtr join(NodeId directory, bool& is_new) TIERFS_REQUIRES(mutex_);
     void post(const ListingPtr& listing);
-    void step(const ListingPtr& listing, bool canceled);
     /// False: a fresh listing is there already.
     Result<bool> begin(Listing& listing);
-    /// True: that was the last page.
-    Result<bool> next_page(Listing& listing);
+    void ask(const ListingPtr& listing);
+    void arrived(const ListingPtr& listing, Result<ListPage> page);
+    void advance(const ListingPtr& listing, const Result<ListPage>& page);
+    void advance_further(const ListingPtr& listing);
     Result<void> take_in(Listing& listing, const ListPage& page);
     Result<void> take_in_entry(Listing& listing, Changes& changes, const std::string& name,
                                const Attributes& attributes);

@@ -31,8 +31,8 @@ struct ReadOperation {
     std::shared_ptr<const ObjectRef> object;
     UnitLayout layout;
     std::uint64_t begin = 0, end = 0;  ///< in the object, cut to its size, not empty
-    bool sequential = false;           ///< fetch whole units from `stream_begin` on
-    std::uint64_t stream_begin = 0;
+    bool sequential = false;           ///< what has to be fetched brings [wide_begin, wide_end) along
+    std::uint64_t wide_begin = 0, wide_end = 0;
     ReadCallback callback;
 
     std::vector<Piece> pieces;

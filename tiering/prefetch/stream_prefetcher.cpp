@@ -1,6 +1,7 @@
 #include "tiering/prefetch/stream_prefetcher.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace tierfs {
 
@@ -16,7 +17,19 @@ StreamPrefetcher::StreamPrefetcher(const PrefetchLimits& limits) : limits_(limit
 
 std::uint64_t StreamPrefetcher::window_limit() const {
     const std::uint64_t share = limits_.all_streams / std::max(1U, active_.load(std::memory_order_relaxed));
-    return std::max(limits_.unit, std::min(limits_.window, share));
+    return std::max(limits_.part, std::min(limits_.window, share));
+}
+
+std::uint64_t StreamPrefetcher::part_length(std::uint64_t window) const {
+    return std::bit_floor(std::clamp(window / 4, limits_.part, limits_.unit));
+}
+
+PrefetchAdvice StreamPrefetcher::advice(const Stream& stream, const Cursor& cursor, std::uint64_t begin,
+                                        std::uint64_t end) const {
+    if (cursor.window == 0) return {};
+    const std::uint64_t length = part_length(cursor.window);
+    return {true, std::max(cursor.begin, begin / length * length),
+            std::min(stream.size, ((end - 1) / length + 1) * length)};
 }
 
 void StreamPrefetcher::set_window(Cursor& cursor, std::uint64_t window) {
@@ -67,7 +80,7 @@ void StreamPrefetcher::sweep(Shard& shard, Clock::time_point now) {
 }
 
 bool StreamPrefetcher::belongs(const Cursor& cursor, std::uint64_t begin, std::uint64_t end) const {
-    const std::uint64_t reach = std::max(std::min(cursor.window, kReorder), limits_.unit);
+    const std::uint64_t reach = std::max(std::min(cursor.window, kReorder), limits_.part);
     if (begin + reach < cursor.position) return false;                 // from the past: another pass
     if (begin <= cursor.position && end >= cursor.begin) return true;  // touches what was read
     if (cursor.window == 0 || begin < cursor.begin) return false;
@@ -79,7 +92,7 @@ void StreamPrefetcher::take_in(Cursor& cursor, std::uint64_t begin, std::uint64_
     if (begin < cursor.begin) {
         cursor.begin = begin;
         cursor.dense_from = std::min(cursor.dense_from, begin);
-        if (cursor.window == 0) cursor.next_unit = begin / limits_.unit;
+        if (cursor.window == 0) cursor.next = begin / limits_.part * limits_.part;
     }
     cursor.position = std::max(cursor.position, end);
     const std::uint64_t span = cursor.position - cursor.dense_from;
@@ -100,17 +113,17 @@ PrefetchAdvice StreamPrefetcher::advance(Stream& stream, Cursor& cursor, std::ui
     }
     const unsigned needed = stream.seeks >= kManySeeks && stream.seeks > stream.continued ? 2 : 1;
     if (onward && (cursor.window > 0 || cursor.run >= needed)) {
-        set_window(cursor, std::clamp(cursor.window * 2, limits_.unit, window_limit()));
+        set_window(cursor, std::clamp(cursor.window * 2, limits_.part, window_limit()));
     } else if (begin == 0 && cursor.window == 0) {
-        set_window(cursor, limits_.unit);
+        set_window(cursor, limits_.part);
     }
-    cursor.next_unit = std::max(cursor.next_unit, cursor.position / limits_.unit);
-    const PrefetchAdvice advice{cursor.window > 0, cursor.begin};
-    if (cursor.position >= stream.size && cursor.next_unit * limits_.unit >= stream.size) {
+    cursor.next = std::max(cursor.next, cursor.position / limits_.part * limits_.part);
+    const PrefetchAdvice advised = advice(stream, cursor, begin, end);
+    if (cursor.position >= stream.size && cursor.next >= stream.size) {
         set_window(cursor, 0);
         std::erase_if(stream.cursors, [&](const Cursor& other) { return &other == &cursor; });
     }
-    return advice;
+    return advised;
 }
 
 PrefetchAdvice StreamPrefetcher::open(Stream& stream, std::uint64_t begin, std::uint64_t end,
@@ -130,10 +143,10 @@ PrefetchAdvice StreamPrefetcher::open(Stream& stream, std::uint64_t begin, std::
     cursor.consumed = end - begin;
     cursor.last_used = stream.reads;
     cursor.last_read = now;
-    cursor.next_unit = begin / limits_.unit;
-    if (begin == 0) set_window(cursor, std::min(limits_.unit, window_limit()));
+    cursor.next = begin / limits_.part * limits_.part;
+    if (begin == 0) set_window(cursor, std::min(limits_.part, window_limit()));
     stream.cursors.push_back(cursor);
-    return PrefetchAdvice{begin == 0, begin};
+    return advice(stream, cursor, begin, end);
 }
 
 PrefetchAdvice StreamPrefetcher::observe(const ObjectRef& object, std::uint64_t begin, std::uint64_t end,
@@ -177,20 +190,23 @@ std::optional<PrefetchPart> StreamPrefetcher::next(const ContentId& id) {
     for (Cursor& cursor : stream.cursors) {
         if (cursor.window == 0) continue;
         const std::uint64_t window = std::min(cursor.window, window_limit());
-        const std::uint64_t start = cursor.next_unit * limits_.unit;
-        if (start >= stream.size || start >= cursor.position + window) continue;
-        return PrefetchPart{cursor.next_unit++, cursor.begin};
+        const std::uint64_t begin = cursor.next;
+        if (begin >= stream.size || begin >= cursor.position + window) continue;
+        // Ends are multiples of the part's length, so that parts line up whatever came before.
+        const std::uint64_t length = part_length(window);
+        cursor.next = std::min(stream.size, (begin / length + 1) * length);
+        return PrefetchPart{begin, cursor.next, cursor.begin};
     }
     return std::nullopt;
 }
 
-void StreamPrefetcher::put_back(const ContentId& id, std::uint64_t unit) {
+void StreamPrefetcher::put_back(const ContentId& id, const PrefetchPart& part) {
     Shard& shard = shard_of(id);
     MutexLock lock(shard.mutex);
     const auto found = shard.streams.find(id);
     if (found == shard.streams.end()) return;
     for (Cursor& cursor : found->second->cursors) {
-        if (cursor.window > 0 && cursor.next_unit == unit + 1) cursor.next_unit = unit;
+        if (cursor.window > 0 && cursor.next == part.end) cursor.next = part.begin;
     }
 }
 

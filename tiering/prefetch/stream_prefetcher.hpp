@@ -18,7 +18,8 @@
 namespace tierfs {
 
 struct PrefetchLimits {
-    std::uint64_t unit = 1 << 20;           ///< bytes of one part; windows start with one
+    std::uint64_t unit = 1 << 20;           ///< bytes; no part crosses a multiple of it
+    std::uint64_t part = 1 << 20;           ///< the smallest part, a divisor of unit; windows start with one
     std::uint64_t window = 64 << 20;        ///< the largest window of one stream; 0: no readahead at all
     std::uint64_t all_streams = 1 << 30;    ///< windows of all active streams together
     std::chrono::milliseconds idle{10000};  ///< a stream not read for so long is over
@@ -26,11 +27,12 @@ struct PrefetchLimits {
 
 struct PrefetchAdvice {
     bool sequential = false;
-    std::uint64_t stream_begin = 0;  ///< where the run started: nothing before it is wanted
+    std::uint64_t begin = 0, end = 0;  ///< a stream's read that has to be fetched brings these bytes along
 };
 
+/// Bytes [begin, end) of an object, to be asked for in one request.
 struct PrefetchPart {
-    std::uint64_t unit = 0;
+    std::uint64_t begin = 0, end = 0;
     std::uint64_t stream_begin = 0;
 };
 
@@ -40,6 +42,8 @@ struct PrefetchPart {
 /// A read at offset 0 opens a stream with a window of one part. Elsewhere a run counts as a stream from its
 /// second adjacent read on, or from its third where the object was mostly read at random, since in a small
 /// object chance alone makes neighbours. Each further read of a stream doubles its window up to the limits.
+/// Parts grow with the window, a quarter of it each: the first bytes come soon, and a long stream makes few
+/// requests, which cost the server about as much as a megabyte does.
 /// A read that belongs nowhere starts a new cursor, and the least recently used of kCursors goes, with
 /// whatever it had not asked for yet.
 ///
@@ -59,10 +63,10 @@ class StreamPrefetcher {
     /// Only one thread at a time asks for parts of one object, so that they are requested in order and a
     /// completion that comes at once does not recurse. False: somebody does already, and will look again.
     bool begin_issue(const ContentId& id);
-    /// The next part to fetch: a stream's next unit inside its window. Only between begin_ and end_issue.
+    /// The next part to fetch: where a stream's window goes on. Only between begin_ and end_issue.
     std::optional<PrefetchPart> next(const ContentId& id);
-    /// `unit` could not be fetched now (memory); it is offered again later.
-    void put_back(const ContentId& id, std::uint64_t unit);
+    /// `part` could not be fetched now (memory); it is offered again later.
+    void put_back(const ContentId& id, const PrefetchPart& part);
     /// True: something changed meanwhile, ask again (the issue goes on).
     bool end_issue(const ContentId& id);
 
@@ -77,8 +81,8 @@ class StreamPrefetcher {
         std::uint64_t position = 0;                  ///< furthest byte read
         std::uint64_t dense_from = 0, consumed = 0;  ///< bytes read since dense_from
         std::uint64_t window = 0;                    ///< 0: not a stream yet
-        std::uint64_t next_unit = 0;
-        unsigned run = 0;  ///< adjacent reads after the first
+        std::uint64_t next = 0;  ///< where the next part begins: a multiple of limits.part, or the size
+        unsigned run = 0;        ///< adjacent reads after the first
         std::uint64_t last_used = 0;
         Clock::time_point last_read;
     };
@@ -106,6 +110,9 @@ class StreamPrefetcher {
     PrefetchAdvice open(Stream& stream, std::uint64_t begin, std::uint64_t end, Clock::time_point now);
     void set_window(Cursor& cursor, std::uint64_t window);
     [[nodiscard]] std::uint64_t window_limit() const;
+    [[nodiscard]] std::uint64_t part_length(std::uint64_t window) const;
+    [[nodiscard]] PrefetchAdvice advice(const Stream& stream, const Cursor& cursor, std::uint64_t begin,
+                                        std::uint64_t end) const;
 
     const PrefetchLimits limits_;
     std::array<Shard, 8> shards_;

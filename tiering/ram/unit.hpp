@@ -13,10 +13,10 @@ namespace tierfs {
 /// A set of blocks of one unit; bit i is its block i.
 using BlockMask = std::uint64_t;
 
-inline constexpr std::uint32_t kStreamUnitBlocks = 16;  ///< 1 MiB of a large object
+inline constexpr std::uint32_t kStreamUnitBlocks = 64;  ///< 4 MiB of a large object
 inline constexpr std::uint32_t kLargestUnitBlocks = 64;
 
-/// One unit: a small object whole (unit 0), or 1 MiB of a large one.
+/// One unit: a small object whole (unit 0), or 4 MiB of a large one.
 struct UnitKey {
     ContentId id;
     std::uint64_t unit = 0;

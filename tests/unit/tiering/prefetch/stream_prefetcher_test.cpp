@@ -18,11 +18,14 @@ struct Bench {
     PrefetchAdvice read(std::uint64_t at, std::uint64_t length) {
         return prefetcher.observe(object, at, std::min(object.size, at + length), now);
     }
-    /// Everything that is wanted now.
+    /// Everything that is wanted now, in MiB from the start.
     std::vector<std::uint64_t> wanted() {
         std::vector<std::uint64_t> units;
         EXPECT_TRUE(prefetcher.begin_issue(object.content));
-        while (const auto part = prefetcher.next(object.content)) units.push_back(part->unit);
+        while (const auto part = prefetcher.next(object.content)) {
+            EXPECT_EQ(part->begin % kMiB, 0U);
+            for (std::uint64_t at = part->begin; at < part->end; at += kMiB) units.push_back(at / kMiB);
+        }
         EXPECT_FALSE(prefetcher.end_issue(object.content));
         return units;
     }
@@ -60,7 +63,7 @@ TEST(StreamPrefetcher, AMidwayRunIsAStreamFromItsSecondAdjacentReadOn) {
     EXPECT_TRUE(b.wanted().empty());
     const PrefetchAdvice advice = b.read(100 * kMiB + 5 + 64 * kKiB, 64 * kKiB);
     EXPECT_TRUE(advice.sequential);
-    EXPECT_EQ(advice.stream_begin, 100 * kMiB + 5);
+    EXPECT_EQ(advice.begin, 100 * kMiB + 5);
     EXPECT_EQ(b.wanted(), (std::vector<std::uint64_t>{100, 101}));
 }
 
@@ -173,11 +176,50 @@ TEST(StreamPrefetcher, APartPutBackIsOfferedAgain) {
     b.read(0, 128 * kKiB);
     ASSERT_TRUE(b.prefetcher.begin_issue(b.object.content));
     EXPECT_FALSE(b.prefetcher.begin_issue(b.object.content)) << "one at a time";
-    EXPECT_EQ(b.prefetcher.next(b.object.content)->unit, 0U);
-    b.prefetcher.put_back(b.object.content, 0);
-    EXPECT_EQ(b.prefetcher.next(b.object.content)->unit, 0U);
+    const auto part = b.prefetcher.next(b.object.content);
+    ASSERT_TRUE(part.has_value());
+    EXPECT_EQ(part->begin, 0U);
+    b.prefetcher.put_back(b.object.content, *part);
+    EXPECT_EQ(b.prefetcher.next(b.object.content)->begin, 0U);
     EXPECT_TRUE(b.prefetcher.end_issue(b.object.content)) << "somebody wanted to issue meanwhile";
     EXPECT_FALSE(b.prefetcher.end_issue(b.object.content));
+}
+
+TEST(StreamPrefetcher, PartsGrowWithTheWindowAndCrossNoUnit) {
+    PrefetchLimits limits;
+    limits.unit = 4 * kMiB;
+    Bench b(1024 * kMiB - 5, limits);
+    std::uint64_t expected = 0, longest = 0;
+    for (std::uint64_t at = 0; at < b.object.size; at += 128 * kKiB) {
+        b.read(at, 128 * kKiB);
+        if (!b.prefetcher.begin_issue(b.object.content)) break;  // read to its end
+        while (const auto part = b.prefetcher.next(b.object.content)) {
+            EXPECT_EQ(part->begin, expected);
+            EXPECT_EQ(part->begin / limits.unit, (part->end - 1) / limits.unit);
+            if (part->begin < 2 * kMiB) {
+                EXPECT_LE(part->end - part->begin, kMiB) << "the first parts come soon";
+            }
+            longest = std::max(longest, part->end - part->begin);
+            expected = part->end;
+        }
+        b.prefetcher.end_issue(b.object.content);
+    }
+    EXPECT_EQ(expected, b.object.size);
+    EXPECT_EQ(longest, limits.unit);
+}
+
+TEST(StreamPrefetcher, AFetchedReadBringsItsPartAlongAndNothingBeforeTheRun) {
+    PrefetchLimits limits;
+    limits.unit = 4 * kMiB;
+    Bench b(1024 * kMiB, limits);
+    const PrefetchAdvice head = b.read(0, 4096);
+    EXPECT_EQ(head.begin, 0U);
+    EXPECT_EQ(head.end, kMiB) << "who reads a header alone pays for one part";
+    const std::uint64_t start = 100 * kMiB + 5;
+    b.read(start, 64 * kKiB);
+    const PrefetchAdvice run = b.read(start + 64 * kKiB, 64 * kKiB);
+    EXPECT_EQ(run.begin, start);
+    EXPECT_EQ(run.end, 101 * kMiB);
 }
 
 TEST(StreamPrefetcher, ForgottenObjectsWantNothing) {
