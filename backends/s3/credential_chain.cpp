@@ -197,4 +197,15 @@ Result<ResolvedCredentials> parse_credentials_json(const std::string& text) {
     return found;
 }
 
+Result<ResolvedCredentials> parse_credentials_xml(std::string_view text) {
+    ResolvedCredentials found;
+    found.credentials = {find_text(text, "AccessKeyId"), find_text(text, "SecretAccessKey"),
+                         find_text(text, "SessionToken")};
+    if (found.credentials.access_key.empty() || found.credentials.secret_key.empty())
+        return fail(EACCES, "the reply holds no credentials");
+    if (const auto seconds = parse_iso_time(find_text(text, "Expiration")))
+        found.expiry = WallClock::from_time_t(*seconds);
+    return found;
+}
+
 }  // namespace tierfs::s3

@@ -72,7 +72,11 @@ Result<nlohmann::json> ask_control(const std::string& path, const std::string& c
     const auto deadline = Clock::now() + patience;
     auto line = exchange(socket->get(), nlohmann::json{{"command", command}}.dump() + "\n", deadline);
     if (!line) return fail(line.error());
-    auto reply = nlohmann::json::parse(*line, nullptr, false);
+    return parse_control_reply(*line);
+}
+
+Result<nlohmann::json> parse_control_reply(std::string_view line) {
+    auto reply = nlohmann::json::parse(line, nullptr, false);
     if (!reply.is_object()) return fail(EIO, "the mount's answer is not JSON");
     const auto ok = reply.find("ok");
     if (ok == reply.end() || !ok->is_boolean() || !ok->get<bool>()) {
