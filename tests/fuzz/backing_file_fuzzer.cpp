@@ -33,7 +33,7 @@ void use(const BackingFile& file, FuzzedDataProvider& input) {
     const auto offset = block * kBlockSize;
     const auto length = std::min<std::uint64_t>(kBlockSize, file.size() - offset);
     AlignedBuffer data(length);
-    std::fill(data.span().begin(), data.span().end(), input.ConsumeIntegral<std::byte>());
+    std::fill(data.span().begin(), data.span().end(), std::byte{input.ConsumeIntegral<std::uint8_t>()});
     const std::span<const std::byte> piece = data.span().first(length);
     fuzz::require(file.write(offset, std::span(&piece, 1)).has_value(), "a block can be written");
     AlignedBuffer out(length);
