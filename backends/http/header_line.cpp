@@ -22,6 +22,7 @@ void take_header_line(Response& response, std::string_view line) {
         if (space != std::string_view::npos) {
             const auto digits = line.substr(space + 1);
             std::from_chars(digits.data(), digits.data() + digits.size(), response.status);
+            response.status = std::max(response.status, 0);  // from_chars takes a minus sign
         }
         return;
     }
