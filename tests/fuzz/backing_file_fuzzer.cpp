@@ -59,7 +59,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
     fuzz::write_file(paths.data, std::vector<std::byte>(padded ? align_up(real) : real, std::byte{fill}));
     std::vector<std::byte> sums(std::max(rest.size(), mend ? kHeader : std::size_t{0}));
-    std::memcpy(sums.data() + (mend ? sums.size() - rest.size() : 0), rest.data(), rest.size());
+    std::transform(rest.begin(), rest.end(), sums.end() - static_cast<std::ptrdiff_t>(rest.size()),
+                   [](std::uint8_t byte) { return std::byte{byte}; });
     if (mend)
         fuzz::mend_sidecar(kId, std::span(sums).first(kHeader), huge ? ~std::uint64_t{0} - stated : stated);
     fuzz::write_file(paths.sums, sums);

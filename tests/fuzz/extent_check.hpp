@@ -97,7 +97,8 @@ inline std::vector<std::byte> make_extent(FuzzedDataProvider& input, std::vector
         if (kind == 0) continue;
         const auto bytes =
             input.ConsumeBytes<std::uint8_t>(input.ConsumeIntegralInRange<std::size_t>(0, 256));
-        std::memcpy(file.data() + at, bytes.data(), bytes.size());
+        std::transform(bytes.begin(), bytes.end(), file.begin() + static_cast<std::ptrdiff_t>(at),
+                       [](std::uint8_t byte) { return std::byte{byte}; });
         if (kind == 2) mend_table(std::span(file).subspan(at), at);
     }
     return file;
