@@ -58,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto rest = input.ConsumeRemainingBytes<std::uint8_t>();
 
     fuzz::write_file(paths.data, std::vector<std::byte>(padded ? align_up(real) : real, std::byte{fill}));
-    std::vector<std::byte> sums(std::max(rest.size(), mend ? kHeader : std::size_t{0}));
+    std::vector<std::byte> sums(rest.size() + (mend ? kHeader : std::size_t{0}));
     std::transform(rest.begin(), rest.end(), sums.end() - static_cast<std::ptrdiff_t>(rest.size()),
                    [](std::uint8_t byte) { return std::byte{byte}; });
     if (mend)
