@@ -3,20 +3,15 @@
 #include <curl/curl.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
+
+#include "backends/http/header_line.hpp"
 
 namespace tierfs::http {
 namespace {
 
 constexpr std::size_t kHeaderLimit = 64U << 10;
 constexpr long kReceiveBuffer = 128L << 10;
-
-std::string_view trimmed(std::string_view text) {
-    const auto begin = text.find_first_not_of(" \t\r\n");
-    if (begin == std::string_view::npos) return {};
-    return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
-}
 
 Failure failure_of(CURLcode code, std::string_view detail) {
     switch (code) {
@@ -121,27 +116,8 @@ std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count,
     transfer->last_progress_ = Clock::now();
     transfer->header_bytes_ += size * count;
     if (transfer->header_bytes_ > kHeaderLimit) return 0;
-    transfer->take_header({data, size * count});
+    take_header_line(transfer->response_, {data, size * count});
     return size * count;
-}
-
-void Transfer::take_header(std::string_view line) {
-    if (line.starts_with("HTTP/")) {  // a new reply: what came before was a 1xx
-        response_.headers.clear();
-        response_.status = 0;
-        const auto space = line.find(' ');
-        if (space != std::string_view::npos) {
-            const auto digits = line.substr(space + 1);
-            std::from_chars(digits.data(), digits.data() + digits.size(), response_.status);
-        }
-        return;
-    }
-    const auto colon = line.find(':');
-    if (colon == std::string_view::npos) return;
-    std::string name(trimmed(line.substr(0, colon)));
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-    response_.headers.emplace_back(std::move(name), trimmed(line.substr(colon + 1)));
 }
 
 std::size_t Transfer::on_body(char* data, std::size_t size, std::size_t count, void* self) {

@@ -20,8 +20,12 @@ int hex_digit(char c) {
     return -1;
 }
 
-bool is_host_character(char c) {
-    return is_unreserved(c) || c == ':' || c == '[' || c == ']';
+/// A name, an IPv4 address, or an IPv6 address in brackets: without them its last part would pass for a port.
+bool is_host(std::string_view text) {
+    if (!text.starts_with('[')) return !text.empty() && std::all_of(text.begin(), text.end(), is_unreserved);
+    if (!text.ends_with(']')) return false;
+    in6_addr address{};
+    return ::inet_pton(AF_INET6, std::string(text.substr(1, text.size() - 2)).c_str(), &address) == 1;
 }
 
 }  // namespace
@@ -93,8 +97,8 @@ Result<Url> parse_url(std::string_view text) {
             return refuse("the URL's port is no number from 1 to 65535");
         authority = authority.substr(0, colon);
     }
-    if (authority.empty() || !std::all_of(authority.begin(), authority.end(), is_host_character))
-        return refuse("the URL's host is empty or holds characters that no host has");
+    if (!is_host(authority))
+        return refuse("the URL's host is empty, holds characters that no host has, or is no [IPv6 address]");
     url.host = authority;
     std::transform(url.host.begin(), url.host.end(), url.host.begin(),
                    [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });

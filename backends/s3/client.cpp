@@ -102,7 +102,8 @@ class Client::Running : public std::enable_shared_from_this<Running> {
         if (client_.provider_ != nullptr) {
             static const std::string kNoPayload = sha256_hex("");
             input.payload_sha256 = kNoPayload;
-            const auto now = WallClock::to_time_t(WallClock::now() + aim.skew);
+            // In seconds: a server may say that it is in the year 9999, which nanoseconds cannot hold.
+            const auto now = WallClock::to_time_t(WallClock::now()) + aim.skew.count();
             for (auto& header : aim.signer->sign(input, credentials_, now))
                 request.headers.push_back(std::move(header));
         }

@@ -1,5 +1,6 @@
 #include "backends/s3/credential_chain.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "backends/s3/xml.hpp"
@@ -17,6 +18,26 @@ std::string value(const IniSection& section, const std::string& key) {
 std::string text_member(const nlohmann::json& object, const char* name) {
     const auto found = object.find(name);
     return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+/// "9999-12-31T23:59:59Z" is how some say "never", and more than WallClock's nanoseconds can hold: the latest
+/// time that they can stands for it, 1970 for what was before.
+WallClock::time_point expiry_at(std::int64_t seconds) {
+    constexpr auto kLatest = std::chrono::floor<std::chrono::seconds>(WallClock::duration::max()).count();
+    return WallClock::time_point(std::chrono::seconds(std::clamp<std::int64_t>(seconds, 0, kLatest)));
+}
+
+/// What goes into headers must not be able to end one.
+bool fits_in_header(const std::string& text) {
+    return std::none_of(text.begin(), text.end(), [](char c) { return c == '\r' || c == '\n' || c == '\0'; });
+}
+
+Result<void> check_credentials(const Credentials& found) {
+    if (found.access_key.empty() || found.secret_key.empty())
+        return fail(EACCES, "the reply lacks AccessKeyId or SecretAccessKey");
+    if (!fits_in_header(found.access_key) || !fits_in_header(found.session_token))
+        return fail(EACCES, "the reply's credentials hold a line break");
+    return {};
 }
 
 }  // namespace
@@ -187,13 +208,22 @@ Result<ResolvedCredentials> parse_credentials_json(const std::string& text) {
                          text_member(object, "SessionToken")};
     if (found.credentials.session_token.empty())
         found.credentials.session_token = text_member(object, "Token");
-    if (found.credentials.access_key.empty() || found.credentials.secret_key.empty())
-        return fail(EACCES, "the reply lacks AccessKeyId or SecretAccessKey");
+    if (auto good = check_credentials(found.credentials); !good) return fail(std::move(good.error()));
     if (const auto expiration = text_member(object, "Expiration"); !expiration.empty()) {
         const auto seconds = parse_iso_time(expiration);
         if (!seconds) return fail(EACCES, "the reply's Expiration is no time");
-        found.expiry = WallClock::from_time_t(*seconds);
+        found.expiry = expiry_at(*seconds);
     }
+    return found;
+}
+
+Result<ResolvedCredentials> parse_credentials_xml(std::string_view text) {
+    ResolvedCredentials found;
+    found.credentials = {find_text(text, "AccessKeyId"), find_text(text, "SecretAccessKey"),
+                         find_text(text, "SessionToken")};
+    if (auto good = check_credentials(found.credentials); !good) return fail(std::move(good.error()));
+    if (const auto seconds = parse_iso_time(find_text(text, "Expiration")))
+        found.expiry = expiry_at(*seconds);
     return found;
 }
 

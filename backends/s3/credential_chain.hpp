@@ -57,6 +57,8 @@ class CredentialChain {
 
 /// The JSON of containers, instances ("Token") and credential_process ("SessionToken").
 Result<ResolvedCredentials> parse_credentials_json(const std::string& text);
+/// The XML of STS.
+Result<ResolvedCredentials> parse_credentials_xml(std::string_view text);
 
 /// Words of a command line as a POSIX shell splits them, without any other of its meanings. EINVAL for an
 /// open quote.

@@ -87,15 +87,9 @@ Result<ResolvedCredentials> CredentialChain::ask_sts(
     const auto name = what + " at " + url->base();
     const auto response = fetch(request, options_.service_timeout, kAttempts, name);
     if (!response) return fail(response.error());
-    ResolvedCredentials found;
-    found.credentials = {find_text(response->body, "AccessKeyId"),
-                         find_text(response->body, "SecretAccessKey"),
-                         find_text(response->body, "SessionToken")};
-    if (found.credentials.access_key.empty() || found.credentials.secret_key.empty())
-        return fail(EACCES, name + ": the reply holds no credentials");
-    if (const auto seconds = parse_iso_time(find_text(response->body, "Expiration")))
-        found.expiry = WallClock::from_time_t(*seconds);
-    found.source = name;
+    auto found = parse_credentials_xml(response->body);
+    if (!found) return fail(found.error().within(name));
+    found->source = name;
     return found;
 }
 

@@ -18,7 +18,8 @@ constexpr std::size_t kDigits = 32;
 
 bool leaves_dataset(const std::string& path) {
     const std::filesystem::path named(path);
-    if (path.empty() || named.is_absolute()) return true;
+    // The kernel reads a path up to its first NUL, so that "..\0x" would lead out.
+    if (path.empty() || named.is_absolute() || path.find('\0') != std::string::npos) return true;
     return std::any_of(named.begin(), named.end(), [](const auto& part) { return part == ".."; });
 }
 

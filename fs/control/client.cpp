@@ -15,6 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kLongestReply = 16 << 20;
+constexpr int kDeepest = 64;
 
 Result<void> wait_for(int descriptor, short events, Clock::time_point deadline) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -72,7 +73,18 @@ Result<nlohmann::json> ask_control(const std::string& path, const std::string& c
     const auto deadline = Clock::now() + patience;
     auto line = exchange(socket->get(), nlohmann::json{{"command", command}}.dump() + "\n", deadline);
     if (!line) return fail(line.error());
-    auto reply = nlohmann::json::parse(*line, nullptr, false);
+    return parse_control_reply(*line);
+}
+
+Result<nlohmann::json> parse_control_reply(std::string_view line) {
+    // Printing takes a call for each level, and the stack is not for the one who answers to exhaust.
+    bool too_deep = false;
+    const auto shallow = [&](int depth, nlohmann::json::parse_event_t /*event*/, nlohmann::json& /*parsed*/) {
+        too_deep = too_deep || depth > kDeepest;
+        return depth <= kDeepest;
+    };
+    auto reply = nlohmann::json::parse(line, shallow, false);
+    if (too_deep) return fail(EIO, "the mount's answer is nested too deeply");
     if (!reply.is_object()) return fail(EIO, "the mount's answer is not JSON");
     const auto ok = reply.find("ok");
     if (ok == reply.end() || !ok->is_boolean() || !ok->get<bool>()) {

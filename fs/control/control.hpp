@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "backends/disk/file_descriptor.hpp"
@@ -57,6 +58,9 @@ class ControlServer {
     ControlHandler handler_;
     std::thread thread_;
 };
+
+/// "result" of one line that a mount answered with. EIO with what the mount said, or for what is no answer.
+Result<nlohmann::json> parse_control_reply(std::string_view line);
 
 /// Sends one command to the socket at `path` and returns "result". Errors: ECONNREFUSED or ENOENT when nobody
 /// serves it, ETIMEDOUT, EACCES, or what the mount said (EIO).

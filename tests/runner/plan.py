@@ -1,5 +1,6 @@
 """The suites of a run, in order: what is quick and what fails most first."""
 
+from fuzz import Fuzz, names
 from kinds import Build, Format, Mounts, Unit
 from tidy import Tidy
 
@@ -24,9 +25,11 @@ def all_suites(options, pattern):
     times = 10 if options.full else 1
     return [
         Format(),
-        Build("asan", ("tierfs", "iobench", "unit_tests"), 900, options.jobs),
+        Build("asan", ("tierfs", "iobench", "unit_tests", *(f"fuzz_{name}" for name in names())), 960,
+              options.jobs),
         Unit("asan", 300 * times, pattern, ASAN),
         Mounts("asan", 720 * times, pattern, "not release_only", 3, options.full),
+        Fuzz(options.full, options.jobs, ASAN),
         Tidy(options.full, options.jobs),
         Build("tsan", ("tierfs", "unit_tests"), 900, options.jobs),
         Unit("tsan", 420 * times, pattern, TSAN),

@@ -37,10 +37,11 @@ bool parse_hex(std::string_view text, std::uint64_t& value) {
     return std::from_chars(text.data(), text.data() + text.size(), value, 16).ec == std::errc();
 }
 
-bool valid_entry(const ChunkEntry& entry, std::uint32_t data_bytes) {
+/// `from`: where the entry before ends.
+bool valid_entry(const ChunkEntry& entry, std::uint64_t from, std::uint32_t data_bytes) {
     if (entry.codec != 0 || entry.stored_length != entry.object_size) return false;
     if (entry.stored_length == 0 || entry.stored_length > data_bytes) return false;
-    if (entry.offset > data_bytes - entry.stored_length) return false;
+    if (entry.offset < from || entry.offset > data_bytes - entry.stored_length) return false;
     if (entry.sums.size() != unit_count(entry.stored_length, kExtentUnit)) return false;
     const std::uint64_t first = entry.offset / kDiskAlignment;
     const std::uint64_t last = (entry.offset + entry.stored_length - 1) / kDiskAlignment;
@@ -105,7 +106,8 @@ void encode_chunk_table(ChunkTable& table, std::span<std::byte> out) {
         put_field(bytes, at + 28, entry.stored_length);
         put_field(bytes, at + 32, entry.codec);
         put_field(bytes, at + 36, static_cast<std::uint32_t>(entry.sums.size()));
-        std::memcpy(bytes.data() + at + kEntryHeaderBytes, entry.sums.data(), 4 * entry.sums.size());
+        std::copy_n(std::as_bytes(std::span(entry.sums)).begin(), 4 * entry.sums.size(),
+                    bytes.data() + at + kEntryHeaderBytes);
         at += entry.encoded_bytes();
     }
     put_field(bytes, kChecksumAt, table_checksum(bytes));
@@ -141,6 +143,7 @@ std::optional<ChunkTable> parse_chunk_table(std::span<const std::byte> bytes, co
     if (count > (bytes.size() - kChunkHeaderBytes) / kEntryHeaderBytes) return std::nullopt;
     table.entries.reserve(count);
     std::size_t at = kChunkHeaderBytes;
+    std::uint64_t free = 0;  // of the data: behind the entries so far
     for (std::uint32_t index = 0; index < count; ++index) {
         if (bytes.size() - at < kEntryHeaderBytes) return std::nullopt;
         ChunkEntry entry;
@@ -152,10 +155,12 @@ std::optional<ChunkTable> parse_chunk_table(std::span<const std::byte> bytes, co
         const auto sums = get_field<std::uint32_t>(bytes, at + 36);
         at += kEntryHeaderBytes;
         if (sums > (bytes.size() - at) / 4) return std::nullopt;
+        if (sums == 0) return std::nullopt;  // no object is empty
         entry.sums.resize(sums);
         std::memcpy(entry.sums.data(), bytes.data() + at, 4 * std::size_t{sums});
         at += 4 * std::size_t{sums};
-        if (!valid_entry(entry, table.data_bytes)) return std::nullopt;
+        if (!valid_entry(entry, free, table.data_bytes)) return std::nullopt;
+        free = std::uint64_t{entry.offset} + entry.stored_length;
         table.entries.push_back(std::move(entry));
     }
     return table;

@@ -33,6 +33,7 @@
 //       36     4  number of checksums: one for each 32 KiB of stored bytes, the last may cover less
 //       40        the checksums, 4 bytes each
 //
+//   Entries stand in the order of their bytes, and none overlaps another.
 //   An entry of 4096 bytes or more starts on a multiple of 4096; a smaller one never crosses one. So a whole
 //   small object costs one sector, and a large one is read by direct I/O into the reader's memory.
 //

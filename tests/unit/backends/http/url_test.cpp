@@ -47,7 +47,8 @@ TEST(HttpUrl, TellsAddressesFromNames) {
 
 TEST(HttpUrl, RefusesWhatIsNone) {
     for (const char* text : {"", "h", "ftp://h", "http://", "http://:80", "http://h:0", "http://h:65536",
-                             "http://h:8x", "http://u:p@h", "http://a b", "http://a\r\nX: y"})
+                             "http://h:8x", "http://::1:80", "http://a]", "http://[::1", "http://[h]",
+                             "http://[::1]x", "http://u:p@h", "http://a b", "http://a\r\nX: y"})
         EXPECT_FALSE(parse_url(text)) << text;
 }
 

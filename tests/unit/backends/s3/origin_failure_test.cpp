@@ -97,6 +97,19 @@ TEST_F(S3OriginFailure, AWrongClockIsCorrectedOnce) {
     EXPECT_TRUE(origin->stat("f")) << "HEAD has no body that tells of the clock";
 }
 
+TEST_F(S3OriginFailure, AClockInTheYear9999IsHandled) {
+    settings_.s3_anonymous = false;
+    environment_["AWS_ACCESS_KEY_ID"] = "AK";
+    environment_["AWS_SECRET_ACCESS_KEY"] = "SK";
+    ScriptedServer server([](const ReceivedRequest& request) {
+        if (request.header("x-amz-date").starts_with("9999")) return good(request);
+        auto reply = error(403, "RequestTimeTooSkewed");
+        reply.headers = {{"Date", "Thu, 30 Dec 9999 10:00:00 GMT"}};
+        return reply;
+    });
+    EXPECT_EQ(*read(*open(server)), kContent);
+}
+
 TEST_F(S3OriginFailure, AnExpiredKeyIsRenewedOnce) {
     ScriptedServer keys([n = 0](const ReceivedRequest&) mutable {
         return Reply{200, {}, "{\"AccessKeyId\":\"K" + std::to_string(n++) + "\",\"SecretAccessKey\":\"S\"}"};

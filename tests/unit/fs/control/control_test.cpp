@@ -129,5 +129,25 @@ TEST_F(ControlSocket, IsGoneAfterStopEvenWithASilentClient) {
     EXPECT_FALSE(ask_control(path_, "status", std::chrono::seconds(30)));
 }
 
+TEST(ControlReply, WhatIsNestedTooDeeplyIsRefused) {
+    const auto nested = [](std::size_t levels) {
+        return "{\"ok\":true,\"result\":" + std::string(levels, '[') + std::string(levels, ']') + "}";
+    };
+    const auto shallow = parse_control_reply(nested(20));
+    ASSERT_TRUE(shallow) << shallow.error().message;
+    EXPECT_EQ(shallow->dump(), std::string(20, '[') + std::string(20, ']'));
+    const auto deep = parse_control_reply(nested(1'000'000));
+    ASSERT_FALSE(deep) << "printing it would take a call for each level";
+    EXPECT_EQ(deep.error().code, EIO);
+}
+
+TEST(ControlReply, OnlyAnObjectThatSaysOkIsAnAnswer) {
+    EXPECT_EQ(parse_control_reply("{\"ok\":true,\"result\":7}")->dump(), "7");
+    EXPECT_TRUE(parse_control_reply("{\"ok\":true}")->is_null());
+    EXPECT_EQ(parse_control_reply("{\"ok\":false,\"error\":\"why\"}").error().message, "why");
+    for (const char* line : {"", "[]", "{}", "{\"ok\":1}", "{\"ok\":false,\"error\":[]}", "{\"ok\":true"})
+        EXPECT_FALSE(parse_control_reply(line)) << line;
+}
+
 }  // namespace
 }  // namespace tierfs

@@ -101,6 +101,29 @@ TEST_F(ChunkTest, EntriesKeepTheAlignmentRules) {
     }
 }
 
+/// As encode_chunk_table writes it, checksum and all, whatever the entries say.
+std::optional<ChunkTable> parsed(std::vector<ChunkEntry> entries) {
+    ChunkTable table;
+    table.uuid = {11, 22};
+    table.data_bytes = 8192;
+    table.entries = std::move(entries);
+    AlignedBuffer buffer(kMaxTableBytes);
+    encode_chunk_table(table, buffer.span());
+    return parse_chunk_table(buffer.span(), table.uuid, 0);
+}
+
+TEST_F(ChunkTest, EntriesThatOverlapMakeNoTable) {
+    EXPECT_TRUE(parsed({{{1, 1}, 100, 0, 100, 0, {7}}, {{2, 2}, 100, 100, 100, 0, {7}}}));
+    EXPECT_FALSE(parsed({{{1, 1}, 100, 0, 100, 0, {7}}, {{2, 2}, 100, 99, 100, 0, {7}}}));
+    EXPECT_FALSE(parsed({{{1, 1}, 100, 100, 100, 0, {7}}, {{2, 2}, 100, 0, 100, 0, {7}}}));
+    EXPECT_FALSE(parsed({{{1, 1}, 5000, 0, 5000, 0, {7}}, {{2, 2}, 10, 4999, 10, 0, {7}}}));
+}
+
+TEST_F(ChunkTest, AnEntryWithoutChecksumsMakesNoTable) {
+    EXPECT_FALSE(parsed({{{1, 1}, 0, 0, 0, 0, {}}}));
+    EXPECT_FALSE(parsed({{{1, 1}, 100, 0, 100, 0, {}}}));
+}
+
 TEST_F(ChunkTest, TakesNoMoreThanItsRoom) {
     ChunkWriter writer;
     writer.start(16384);
