@@ -47,7 +47,8 @@ Json origin_json(const OriginStats& origin) {
                 {"bytes_written", 0},
                 {"retries", origin.retries},
                 {"throttled", origin.throttled},
-                {"hedged", 0},
+                {"hedged", origin.hedged},
+                {"hedges_won", origin.hedges_won},
                 {"errors", origin.errors}};
 }
 
