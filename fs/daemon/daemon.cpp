@@ -16,6 +16,7 @@ namespace tierfs {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kMargin = std::chrono::seconds(1);  // for an answer on its way when the deadline passes
 
 // Resident set as ps shows it: files that are mapped included.
 std::uint64_t resident_set() {
@@ -113,6 +114,7 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number) {
     if (!session) return fail(session.error());
     session_ = std::move(*session);
     invalidator_.attach(session_->raw());
+    watchdog_ = std::make_unique<Watchdog>(*session_, WatchdogOptions{settings_.origin_deadline + kMargin});
     if (auto started = session_->start(Session::default_threads()); !started) return started;
 
     if (!session_->wait_until_initialised(kPatience)) {
@@ -149,6 +151,7 @@ StatusInputs Daemon::status() {
     in.store = store_->stats();
     in.origin = origin_->stats();
     in.names = names_->stats();
+    in.requests = watchdog_->stats();
     in.memory_limit = plan_.limit;
     in.memory_used = resident_memory();
     in.memory_rss = resident_set();

@@ -17,6 +17,7 @@
 #include "fs/operations/operations.hpp"
 #include "fs/session/invalidator.hpp"
 #include "fs/session/session.hpp"
+#include "fs/session/watchdog.hpp"
 #include "fs/status/status.hpp"
 #include "tiering/index/index.hpp"
 #include "tiering/nvme/nvme_tier.hpp"
@@ -68,6 +69,7 @@ class Daemon {
     std::unique_ptr<Namespace> names_;
     std::unique_ptr<Operations> operations_;
     std::unique_ptr<Session> session_;
+    std::unique_ptr<Watchdog> watchdog_;
     std::unique_ptr<ControlServer> control_;
     bool stopped_ = false;
 };

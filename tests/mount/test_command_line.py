@@ -19,6 +19,7 @@ STATUS = {
     "read_only": bool, "uptime_s": NUMBER,
     "profile": {"kind": str, "reason": str}, "transport": {"kind": str, "reason": str},
     "passthrough": {"enabled": bool, "reason": str, "opens": int, "open_files": int},
+    "requests": {"under_way": int, "oldest_s": NUMBER, "over_deadline": int, "timed_out": int, "interrupted": int},
     "reads": {"requests": int, "bytes": int, "errors": int,
               "by_tier": {"ram": int, "nvme": int, "shared": int, "origin": int}},
     "writes": {"requests": int, "bytes": int, "errors": int, "dirty_bytes": int, "oldest_dirty_s": NUMBER},

@@ -39,6 +39,7 @@ TEST(Status, HasEveryPromisedMember) {
       "version": "", "pid": 0, "supervisor_pid": 0, "mountpoint": "", "source": "", "read_only": true,
       "uptime_s": 0.5, "profile": {"kind": "", "reason": ""}, "transport": {"kind": "", "reason": ""},
       "passthrough": {"enabled": true, "reason": "", "opens": 0, "open_files": 0},
+      "requests": {"under_way": 0, "oldest_s": 0.5, "over_deadline": 0, "timed_out": 0, "interrupted": 0},
       "reads": {"requests": 0, "bytes": 0, "errors": 0,
                 "by_tier": {"ram": 0, "nvme": 0, "shared": 0, "origin": 0}},
       "writes": {"requests": 0, "bytes": 0, "errors": 0, "dirty_bytes": 0, "oldest_dirty_s": 0.0},
