@@ -40,14 +40,15 @@ class Daemon {
 
     /// Readable once the mount is gone.
     [[nodiscard]] int ended() const { return session_->ended(); }
-    /// Takes a sample of the memory in use; about once a second.
-    void sample_memory();
+    /// What is to be done about once a second.
+    void tick();
 
     /// Ends all parts in the order in which they wait for each other: first the origin, so that nothing waits
-    /// for it. Whether every reader was answered.
+    /// for it. False: some thread is held by the source or a device; the process must end by _exit.
     bool stop();
 
   private:
+    void sample_memory();
     Result<void> open_index();
     Result<void> open_nvme();
     Result<nlohmann::json> command(const std::string& name);

@@ -25,6 +25,7 @@ Json tier_json(const char* name, const TierStats& tier, bool present) {
 Json tiers_json(const StatusInputs& in) {
     const bool has_nvme = !in.nvme_path.empty();
     Json nvme = tier_json("nvme", in.store.nvme, has_nvme);
+    nvme["dropped"] = in.store.nvme.dropped;
     nvme["devices"] = Json::array();
     if (has_nvme) {
         nvme["devices"].push_back(Json{{"path", in.nvme_path},
