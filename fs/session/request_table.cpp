@@ -51,7 +51,7 @@ std::vector<RequestTable::Seen> RequestTable::take_if(const Wanted& wanted) {
         const MutexLock lock(shard.mutex);
         for (Entry* entry = shard.first; entry != nullptr;) {
             Entry* const next = entry->next_;
-            if (wanted(entry->info_, entry->interrupted_)) {
+            if (wanted(entry->info_)) {
                 taken.push_back(copy(*entry));
                 unlink(shard, *entry);
             }
@@ -75,12 +75,14 @@ std::vector<RequestTable::Seen> RequestTable::unreported_before(RequestInfo::Clo
     return seen;
 }
 
-std::vector<std::pair<std::uint64_t, pid_t>> RequestTable::interrupted() {
+std::vector<std::pair<std::uint64_t, pid_t>> RequestTable::interrupted_or_before(
+    RequestInfo::Clock::time_point limit) {
     std::vector<std::pair<std::uint64_t, pid_t>> found;
     for (Shard& shard : shards_) {
         const MutexLock lock(shard.mutex);
         for (Entry* entry = shard.first; entry != nullptr; entry = entry->next_) {
-            if (entry->interrupted_) found.emplace_back(entry->info_.unique, entry->info_.asker);
+            if (entry->interrupted_ || entry->info_.since < limit)
+                found.emplace_back(entry->info_.unique, entry->info_.asker);
         }
     }
     return found;

@@ -78,12 +78,12 @@ class RequestTable {
 
     /// Takes out those for which `wanted` holds; the caller must answer them. `wanted` is called under a
     /// lock.
-    using Wanted = std::function<bool(const RequestInfo&, bool interrupted)>;
+    using Wanted = std::function<bool(const RequestInfo&)>;
     std::vector<Seen> take_if(const Wanted& wanted);
     /// Those which began before `limit` and have not been reported yet; marks them. At most `most`.
     std::vector<Seen> unreported_before(RequestInfo::Clock::time_point limit, std::size_t most);
-    /// Who waits for requests that were marked as interrupted: (unique, asker).
-    std::vector<std::pair<std::uint64_t, pid_t>> interrupted();
+    /// Who waits for requests that were marked as interrupted, or began before `limit`: (unique, asker).
+    std::vector<std::pair<std::uint64_t, pid_t>> interrupted_or_before(RequestInfo::Clock::time_point limit);
     Summary summary();
 
   private:

@@ -187,7 +187,7 @@ void Session::process(std::span<std::byte> request, Busy& busy) {
     if (header.opcode == FUSE_INTERRUPT && request.size() >= sizeof(header) + sizeof(fuse_interrupt_in)) {
         fuse_interrupt_in interrupt{};
         std::memcpy(&interrupt, request.data() + sizeof(header), sizeof(interrupt));
-        if (requests_.mark_interrupted(interrupt.unique)) interrupts_ = true;
+        requests_.mark_interrupted(interrupt.unique);
     }
     auto& info = this_thread_reads();
     info = {header.unique,

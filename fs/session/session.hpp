@@ -72,12 +72,6 @@ class Session {
     [[nodiscard]] std::vector<pid_t> idle_threads() const;
     [[nodiscard]] bool is_busy_with(pid_t thread, std::uint64_t unique) const;
 
-    /// Whether some request in requests() was interrupted since the last call, or keep_interrupts().
-    bool take_interrupts() {
-        return interrupts_.load(std::memory_order_relaxed) && interrupts_.exchange(false);
-    }
-    void keep_interrupts() { interrupts_ = true; }
-
     static Session& of(fuse_req_t request);
     template <typename T>
     static T& user_of(fuse_req_t request) {
@@ -109,7 +103,6 @@ class Session {
     FileDescriptor ended_;
     InFlight in_flight_;
     RequestTable requests_;
-    std::atomic<bool> interrupts_{false};
     std::vector<std::unique_ptr<Busy>> busy_;  ///< one a thread, fixed before the first
     std::atomic<bool> stopping_{false};
     std::atomic<unsigned> running_{0};

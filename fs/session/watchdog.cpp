@@ -13,7 +13,8 @@
 namespace tierfs {
 namespace {
 
-constexpr std::size_t kMostLines = 20;  // for each look, about requests
+constexpr std::chrono::seconds kSlow{1};  // direct I/O is not interrupted: looked after from then on
+constexpr std::size_t kMostLines = 20;    // for each look, about requests
 
 std::string seconds_text(RequestInfo::Clock::duration age) {
     char text[32];
@@ -64,7 +65,6 @@ void Watchdog::run() {
         (void)lock.wait_for(wake_, options_.tick);
         if (stopping_) return;
         lock.unlock();
-        if (session_.take_interrupts()) end_the_killed();
         look(Clock::now());
         lock.lock();
     }
@@ -73,10 +73,10 @@ void Watchdog::run() {
 void Watchdog::look(Clock::time_point now) {
     const auto limit = now - options_.limit;
     if (session_.in_flight().count() != 0) {
+        end_the_killed(now);
         if (auto late = session_.requests().unreported_before(limit, 4096); !late.empty()) report(late, now);
-        auto taken = session_.requests().take_if([&](const RequestInfo& info, bool /*interrupted*/) {
-            return info.since < limit && !is_listing(info.opcode);
-        });
+        auto taken = session_.requests().take_if(
+            [&](const RequestInfo& info) { return info.since < limit && !is_listing(info.opcode); });
         timed_out_ += taken.size();
         answer(taken, ETIMEDOUT);
     }
@@ -122,16 +122,14 @@ void Watchdog::say_stacks(Clock::time_point now) {
     for (const auto& line : ThreadStacks::describe(session_.idle_threads())) say("stack of " + line);
 }
 
-void Watchdog::end_the_killed() {
+void Watchdog::end_the_killed(Clock::time_point now) {
     std::vector<std::uint64_t> dying;
-    const auto interrupted = session_.requests().interrupted();
-    for (const auto& [unique, asker] : interrupted) {
+    for (const auto& [unique, asker] : session_.requests().interrupted_or_before(now - kSlow)) {
         if (is_killed(asker)) dying.push_back(unique);
     }
-    if (!interrupted.empty()) session_.keep_interrupts();
     if (dying.empty()) return;
-    auto taken = session_.requests().take_if([&](const RequestInfo& info, bool marked) {
-        return marked && std::find(dying.begin(), dying.end(), info.unique) != dying.end();
+    auto taken = session_.requests().take_if([&](const RequestInfo& info) {
+        return std::find(dying.begin(), dying.end(), info.unique) != dying.end();
     });
     interrupted_ += taken.size();
     answer(taken, EINTR);
@@ -145,7 +143,7 @@ void Watchdog::answer(const std::vector<RequestTable::Seen>& taken, int code) {
 }
 
 void Watchdog::answer_all(int code) {
-    answer(session_.requests().take_if([](const RequestInfo&, bool) { return true; }), code);
+    answer(session_.requests().take_if([](const RequestInfo&) { return true; }), code);
 }
 
 RequestStats Watchdog::stats() {

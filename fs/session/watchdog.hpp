@@ -38,9 +38,10 @@ struct RequestStats {
 /// operation on the origin: it is reported but left to its end, since each of its pages has a deadline.
 ///
 /// A reader that is killed while its request is under way would otherwise stay until that is answered: the
-/// kernel sends FUSE_INTERRUPT and then waits without an end. Since it sends that for any signal, and once
-/// only, each request that was interrupted is watched until its thread has SIGKILL pending (see
-/// /proc/TID/status); a signal that has a handler must not make read(2) on a file fail.
+/// kernel sends FUSE_INTERRUPT and then waits without an end. It sends that for any signal, once only, and
+/// not at all for direct I/O. So each request that was interrupted, or is older than a second, is watched
+/// until its thread has SIGKILL pending (see /proc/TID/status); a signal that has a handler must not make
+/// read(2) on a file fail.
 ///
 /// Thread-safe. The session must outlive it.
 class Watchdog {
@@ -64,7 +65,7 @@ class Watchdog {
     void report(const std::vector<RequestTable::Seen>& late, Clock::time_point now);
     void report_busy_threads(Clock::time_point now);
     void say_stacks(Clock::time_point now);
-    void end_the_killed();
+    void end_the_killed(Clock::time_point now);
     void answer(const std::vector<RequestTable::Seen>& taken, int code);
     void say(const std::string& text) const;
 

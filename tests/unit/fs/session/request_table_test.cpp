@@ -29,14 +29,14 @@ TEST(RequestTable, EachIsTakenOnce) {
     EXPECT_TRUE(table.take(entry));
     EXPECT_FALSE(table.take(entry));
     EXPECT_EQ(table.summary().under_way, 0U);
-    EXPECT_TRUE(table.take_if([](const RequestInfo&, bool) { return true; }).empty());
+    EXPECT_TRUE(table.take_if([](const RequestInfo&) { return true; }).empty());
 }
 
 TEST(RequestTable, WhoTakesFromOutsideGetsTheRequest) {
     RequestTable table;
     std::deque<RequestTable::Entry> entries(3);
     for (std::uint64_t i = 0; i < 3; ++i) table.add(entries[i], fake(i + 1), info(i), {"n", nullptr});
-    const auto taken = table.take_if([](const RequestInfo& one, bool) { return one.unique == 1; });
+    const auto taken = table.take_if([](const RequestInfo& one) { return one.unique == 1; });
     ASSERT_EQ(taken.size(), 1U);
     EXPECT_EQ(taken[0].raw, fake(2));
     EXPECT_EQ(taken[0].about, "n");
@@ -61,14 +61,18 @@ TEST(RequestTable, ReportsTheOldOnce) {
 
 TEST(RequestTable, KnowsWhoWasInterrupted) {
     RequestTable table;
+    const auto begun = Clock::now() - 1h;
     RequestTable::Entry entry;
     table.add(entry, fake(1), info(9), {});
     EXPECT_FALSE(table.mark_interrupted(8));
-    EXPECT_TRUE(table.interrupted().empty());
+    EXPECT_TRUE(table.interrupted_or_before(begun).empty());
     EXPECT_TRUE(table.mark_interrupted(9));
-    ASSERT_EQ(table.interrupted().size(), 1U);
-    EXPECT_EQ(table.interrupted()[0].second, 4711);
-    EXPECT_EQ(table.take_if([](const RequestInfo&, bool marked) { return marked; }).size(), 1U);
+    ASSERT_EQ(table.interrupted_or_before(begun).size(), 1U);
+    EXPECT_EQ(table.interrupted_or_before(begun)[0].second, 4711);
+    RequestTable::Entry old;
+    table.add(old, fake(2), info(10, begun - 1s), {});
+    EXPECT_EQ(table.interrupted_or_before(begun).size(), 2U);
+    EXPECT_EQ(table.take_if([](const RequestInfo&) { return true; }).size(), 2U);
 }
 
 TEST(RequestTable, ManyThreadsAndAWatcherShareIt) {
@@ -89,7 +93,7 @@ TEST(RequestTable, ManyThreadsAndAWatcherShareIt) {
             --left;
         });
     }
-    while (left > 0) answered += table.take_if([](const RequestInfo&, bool) { return true; }).size();
+    while (left > 0) answered += table.take_if([](const RequestInfo&) { return true; }).size();
     for (auto& thread : threads) thread.join();
     EXPECT_EQ(answered, kThreads * kEach);
     EXPECT_EQ(table.summary().under_way, 0U);
