@@ -68,8 +68,9 @@ struct OriginRead {
 /// Counters since the start; see `tierfs status --json`, member "origin".
 struct OriginStats {
     std::uint64_t get = 0, head = 0, list = 0, put = 0, remove = 0,
-                  other = 0;  ///< requests sent, retries included
+                  other = 0;  ///< requests sent, retries and hedges included
     std::uint64_t bytes_read = 0, retries = 0, throttled = 0, errors = 0;
+    std::uint64_t hedged = 0, hedges_won = 0;  ///< reads sent a second time; of these, answered first
 };
 
 /// The source of truth of a mount, read-only in this version.

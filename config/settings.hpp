@@ -45,6 +45,7 @@ struct Settings {
     std::chrono::milliseconds origin_deadline{
         30000};                        ///< origin.deadline: one operation, its retries included
     unsigned origin_connections = 64;  ///< origin.connections: at most this many at a time
+    unsigned origin_hedge = 5;         ///< origin.hedge: percent of additional requests; 0: none
 
     // s3
     std::string s3_endpoint;  ///< s3.endpoint; empty: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, then AWS's own

@@ -10,6 +10,9 @@ namespace tierfs {
 
 namespace {
 
+/// Of the destructor: who destroys a store has stopped it.
+constexpr std::chrono::hours kLongestWait{24};
+
 /// An object that is kept whole must fit the block masks.
 constexpr std::uint64_t kLargestWhole = std::uint64_t{kLargestUnitBlocks} * kBlockSize;
 
@@ -64,9 +67,13 @@ void ActivityGate::close() {
     idle_ = true;
 }
 
-void ActivityGate::wait() {
+bool ActivityGate::wait(std::chrono::milliseconds patience) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
     MutexLock lock(mutex_);
-    while (!idle_) lock.wait(changed_);
+    while (!idle_) {
+        if (lock.wait_until(changed_, deadline) == std::cv_status::timeout) return idle_;
+    }
+    return true;
 }
 
 Result<std::unique_ptr<Store>> Store::open(const Settings& settings, const MemoryPlan& plan, Origin& origin,
@@ -107,7 +114,7 @@ TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origi
 }
 
 TieredStore::~TieredStore() {
-    stop();
+    TieredStore::stop(kLongestWait);
 }
 
 UnitLayout TieredStore::layout_of(std::uint64_t size) const {
@@ -283,13 +290,13 @@ StoreStats TieredStore::stats() const {
     return stats;
 }
 
-void TieredStore::stop() {
+bool TieredStore::stop(std::chrono::milliseconds patience) {
     gate_.close();
     for (const ReadOperationPtr& operation : admission_->stop()) {
         fail_read(operation->callback,
                   Error{ECANCELED, operation->object->path + ": the mount is going away"});
     }
-    gate_.wait();
+    return gate_.wait(patience);
 }
 
 }  // namespace tierfs

@@ -1,6 +1,7 @@
 // The façade of tiering/: read a range of an object, from whichever tier has it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -29,6 +30,7 @@ using ReadCallback = std::function<void(Result<ReadReply>)>;
 
 struct TierStats {
     std::uint64_t limit_bytes = 0, used_bytes = 0, hits = 0, misses = 0, evicted_bytes = 0, written_bytes = 0;
+    std::uint64_t dropped = 0;     ///< pieces not written since the device stalled
     std::string state = "normal";  ///< normal, unstable, down
 };
 
@@ -69,8 +71,9 @@ class Store {
     [[nodiscard]] virtual StoreStats stats() const = 0;
 
     /// Ends readahead, answers waiting readers with ECANCELED, waits until no callback is running. Call it
-    /// after Origin::stop and before the destructor; idempotent.
-    virtual void stop() = 0;
+    /// after Origin::stop and before the destructor; idempotent. False: some reads are held by the origin or
+    /// a device beyond `patience`; the store must then not be destroyed.
+    virtual bool stop(std::chrono::milliseconds patience = std::chrono::hours(24)) = 0;
 };
 
 }  // namespace tierfs

@@ -32,8 +32,8 @@ class ActivityGate {
     void leave() TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] bool closed() const { return (state_.load(std::memory_order_relaxed) & kClosed) != 0; }
     void close() TIERFS_EXCLUDES(mutex_);
-    /// After close(): until nothing runs any more.
-    void wait() TIERFS_EXCLUDES(mutex_);
+    /// After close(): until nothing runs any more; false when the time is over.
+    bool wait(std::chrono::milliseconds patience) TIERFS_EXCLUDES(mutex_);
 
   private:
     static constexpr std::uint64_t kClosed = std::uint64_t{1} << 63U;
@@ -83,7 +83,7 @@ class TieredStore final : public Store {
               ReadCallback callback) override;
     [[nodiscard]] std::string describe_location(const ObjectRef& object) override;
     [[nodiscard]] StoreStats stats() const override;
-    void stop() override;
+    bool stop(std::chrono::milliseconds patience) override;
 
     [[nodiscard]] const Arena& arena() const { return *arena_; }
 

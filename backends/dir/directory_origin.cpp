@@ -13,6 +13,7 @@
 
 #include "backends/dir/acl.hpp"
 #include "backends/dir/beneath.hpp"
+#include "backends/dir/patient_calls.hpp"
 #include "backends/dir/read_pool.hpp"
 #include "backends/disk/file_descriptor.hpp"
 #include "config/mutex.hpp"
@@ -78,53 +79,21 @@ Result<std::vector<std::string>> sorted_names(FileDescriptor descriptor, const s
     return names;
 }
 
-class DirectoryOrigin final : public Origin {
+/// The source itself, asked with calls that may hang. Thread-safe. Owned by whoever asks, since a thread may
+/// come back from the kernel when all else has gone.
+class Directory {
   public:
-    DirectoryOrigin(FileDescriptor root, std::string real_path, unsigned threads)
-        : root_(std::move(root)),
-          real_path_(std::move(real_path)),
-          pool_(threads, [this](OriginRead& request) { serve(request); }) {}
+    Directory(FileDescriptor root, std::string real_path)
+        : root_(std::move(root)), real_path_(std::move(real_path)) {}
 
-    [[nodiscard]] std::string identity() const override { return "dir:" + real_path_; }
-    [[nodiscard]] std::string kind() const override { return "directory"; }
-    [[nodiscard]] bool listing_is_cheap() const override { return false; }
+    [[nodiscard]] const std::string& real_path() const { return real_path_; }
+    [[nodiscard]] Result<void> check() const;
+    Result<Attributes> stat(const std::string& path);
+    Result<ListPage> list(const std::string& path, const std::string& token);
+    Result<std::string> read_link(const std::string& path);
+    void serve(OriginRead& request);
 
-    Result<void> check() override {
-        const auto opened = open_beneath(root_.get(), "", O_RDONLY | O_DIRECTORY);
-        if (!opened) {
-            return fail(opened.error().code, "source directory '" + real_path_ + "' cannot be listed: " +
-                                                 system_error(opened.error().code, "open").message);
-        }
-        return {};
-    }
-
-    Result<Attributes> stat(const std::string& path) override {
-        ++heads_;
-        const auto opened = open_beneath(root_.get(), path, O_PATH | O_NOFOLLOW);
-        if (!opened) return fail(opened.error());
-        struct stat status {};
-        if (::fstat(opened->get(), &status) != 0) return fail(system_error(errno, "'" + path + "'"));
-        BeneathStat result = to_attributes(status);
-        if (result.is_special) return fail(ENOENT, "'" + path + "' is neither file, directory nor symlink");
-        result.attributes.mode = acls_.mode_of(opened->get(), status);
-        return std::move(result.attributes);
-    }
-
-    Result<ListPage> list(const std::string& path, const std::string& token) override;
-
-    Result<std::string> read_link(const std::string& path) override {
-        ++others_;
-        const auto opened = open_beneath(root_.get(), path, O_PATH | O_NOFOLLOW);
-        if (!opened) return fail(opened.error());
-        std::array<char, PATH_MAX> target{};
-        const ssize_t length = ::readlinkat(opened->get(), "", target.data(), target.size());
-        if (length < 0) return fail(system_error(errno == ENOENT ? EINVAL : errno, "symlink '" + path + "'"));
-        return std::string(target.data(), static_cast<std::size_t>(length));
-    }
-
-    void read(OriginRead request) override { pool_.submit(std::move(request)); }
-
-    [[nodiscard]] OriginStats stats() const override {
+    [[nodiscard]] OriginStats stats() const {
         OriginStats stats;
         stats.get = gets_;
         stats.head = heads_;
@@ -135,20 +104,7 @@ class DirectoryOrigin final : public Origin {
         return stats;
     }
 
-    void stop() override { pool_.stop(); }
-
   private:
-    void serve(OriginRead& request) {
-        ++gets_;
-        Result<void> result = read_now(request);
-        if (result) {
-            bytes_read_ += request.destination.size();
-        } else {
-            ++errors_;
-        }
-        request.done(std::move(result));
-    }
-
     [[nodiscard]] Result<void> read_now(const OriginRead& request) const;
     [[nodiscard]] static Result<void> expect_version(int descriptor, const OriginRead& request);
 
@@ -157,10 +113,107 @@ class DirectoryOrigin final : public Origin {
     const AclReader acls_;
     PartialListings partial_;
     std::atomic<std::uint64_t> gets_ = 0, heads_ = 0, lists_ = 0, others_ = 0, bytes_read_ = 0, errors_ = 0;
-    ReadPool pool_;  // last: its threads use all of the above
 };
 
-Result<ListPage> DirectoryOrigin::list(const std::string& path, const std::string& token) {
+/// Again when a signal (the watchdog's, which asks for stacks) came between: a source that is a FUSE file
+/// system itself may answer that with EINTR.
+template <typename Call>
+auto uninterrupted(Call call) {
+    constexpr int kMostTimes = 10;
+    auto result = call();
+    for (int i = 0; i < kMostTimes && !result && result.error().code == EINTR; ++i) result = call();
+    return result;
+}
+
+/// See Origin. Whatever the kernel does with the calls, questions are answered within origin.deadline.
+class DirectoryOrigin final : public Origin {
+  public:
+    DirectoryOrigin(FileDescriptor root, std::string real_path, unsigned threads,
+                    std::chrono::milliseconds deadline)
+        : directory_(std::make_shared<Directory>(std::move(root), std::move(real_path))),
+          calls_(threads, deadline),
+          pool_(threads, deadline, [directory = directory_](OriginRead& read) { directory->serve(read); }) {}
+
+    [[nodiscard]] std::string identity() const override { return "dir:" + directory_->real_path(); }
+    [[nodiscard]] std::string kind() const override { return "directory"; }
+    [[nodiscard]] bool listing_is_cheap() const override { return false; }
+    [[nodiscard]] OriginStats stats() const override { return directory_->stats(); }
+
+    Result<void> check() override {
+        return ask<void>([](Directory& directory) { return directory.check(); });
+    }
+    Result<Attributes> stat(const std::string& path) override {
+        return ask<Attributes>([path](Directory& directory) { return directory.stat(path); });
+    }
+    Result<ListPage> list(const std::string& path, const std::string& token) override {
+        return ask<ListPage>([path, token](Directory& directory) { return directory.list(path, token); });
+    }
+    Result<std::string> read_link(const std::string& path) override {
+        return ask<std::string>([path](Directory& directory) { return directory.read_link(path); });
+    }
+    void read(OriginRead request) override { pool_.submit(std::move(request)); }
+
+    void stop() override {
+        calls_.stop();
+        pool_.stop();
+    }
+
+  private:
+    template <typename T, typename Question>
+    Result<T> ask(Question question) {
+        return calls_.run<T>([directory = directory_, question = std::move(question)] {
+            return uninterrupted([&] { return question(*directory); });
+        });
+    }
+
+    const std::shared_ptr<Directory> directory_;
+    PatientCalls calls_;
+    ReadPool pool_;
+};
+
+Result<void> Directory::check() const {
+    const auto opened = open_beneath(root_.get(), "", O_RDONLY | O_DIRECTORY);
+    if (!opened) {
+        return fail(opened.error().code, "source directory '" + real_path_ + "' cannot be listed: " +
+                                             system_error(opened.error().code, "open").message);
+    }
+    return {};
+}
+
+Result<Attributes> Directory::stat(const std::string& path) {
+    ++heads_;
+    const auto opened = open_beneath(root_.get(), path, O_PATH | O_NOFOLLOW);
+    if (!opened) return fail(opened.error());
+    struct stat status {};
+    if (::fstat(opened->get(), &status) != 0) return fail(system_error(errno, "'" + path + "'"));
+    BeneathStat result = to_attributes(status);
+    if (result.is_special) return fail(ENOENT, "'" + path + "' is neither file, directory nor symlink");
+    result.attributes.mode = acls_.mode_of(opened->get(), status);
+    return std::move(result.attributes);
+}
+
+Result<std::string> Directory::read_link(const std::string& path) {
+    ++others_;
+    const auto opened = open_beneath(root_.get(), path, O_PATH | O_NOFOLLOW);
+    if (!opened) return fail(opened.error());
+    std::array<char, PATH_MAX> target{};
+    const ssize_t length = ::readlinkat(opened->get(), "", target.data(), target.size());
+    if (length < 0) return fail(system_error(errno == ENOENT ? EINVAL : errno, "symlink '" + path + "'"));
+    return std::string(target.data(), static_cast<std::size_t>(length));
+}
+
+void Directory::serve(OriginRead& request) {
+    ++gets_;
+    Result<void> result = uninterrupted([&] { return read_now(request); });
+    if (result) {
+        bytes_read_ += request.destination.size();
+    } else {
+        ++errors_;
+    }
+    request.done(std::move(result));
+}
+
+Result<ListPage> Directory::list(const std::string& path, const std::string& token) {
     ++lists_;
     auto opened = open_beneath(root_.get(), path, O_RDONLY | O_DIRECTORY);
     if (!opened) return fail(opened.error());
@@ -204,7 +257,7 @@ Result<ListPage> DirectoryOrigin::list(const std::string& path, const std::strin
     return page;
 }
 
-Result<void> DirectoryOrigin::expect_version(int descriptor, const OriginRead& request) {
+Result<void> Directory::expect_version(int descriptor, const OriginRead& request) {
     struct stat status {};
     if (::fstat(descriptor, &status) != 0) return fail(system_error(errno, "'" + request.path + "'"));
     const BeneathStat now = to_attributes(status);
@@ -215,7 +268,7 @@ Result<void> DirectoryOrigin::expect_version(int descriptor, const OriginRead& r
     return {};
 }
 
-Result<void> DirectoryOrigin::read_now(const OriginRead& request) const {
+Result<void> Directory::read_now(const OriginRead& request) const {
     // O_NONBLOCK: a pipe that took the file's place must not hold the thread; it means nothing to a regular
     // file.
     const auto opened = open_beneath(root_.get(), request.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
@@ -244,7 +297,8 @@ Result<std::unique_ptr<Origin>> open_directory_origin(const Settings& settings, 
     FileDescriptor root(::open(real.get(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!root) return fail(system_error(errno, "source directory '" + path + "'"));
     const unsigned threads = std::clamp(settings.origin_connections, 1U, kMaxReadThreads);
-    return std::make_unique<DirectoryOrigin>(std::move(root), std::string(real.get()), threads);
+    return std::make_unique<DirectoryOrigin>(std::move(root), std::string(real.get()), threads,
+                                             settings.origin_deadline);
 }
 
 }  // namespace tierfs

@@ -1,12 +1,33 @@
 #include "backends/dir/read_pool.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace tierfs {
+namespace {
 
-ReadPool::ReadPool(unsigned threads, std::function<void(OriginRead&)> serve) : serve_(std::move(serve)) {
+Result<void> closed() {
+    return fail(ECANCELED, "the source is being closed");
+}
+
+Result<void> no_answer() {
+    return fail(ETIMEDOUT, "the source directory does not answer in time: all of its threads wait");
+}
+
+}  // namespace
+
+ReadPool::ReadPool(unsigned threads, std::chrono::milliseconds patience,
+                   std::function<void(OriginRead&)> serve)
+    : patience_(patience), shared_(std::make_shared<Shared>()) {
+    shared_->serve = std::move(serve);
+    {
+        const MutexLock lock(shared_->mutex);
+        shared_->busy_since.assign(threads, Clock::time_point::max());
+        shared_->alive = threads;
+    }
     threads_.reserve(threads);
-    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([shared = shared_, i] { run(shared, i); });
+    clock_ = std::thread([this] { watch_deadlines(); });
 }
 
 ReadPool::~ReadPool() {
@@ -14,53 +35,111 @@ ReadPool::~ReadPool() {
 }
 
 void ReadPool::submit(OriginRead request) {
+    Result<void> refused;
     {
-        const MutexLock lock(mutex_);
-        if (!stopped_) {
-            waiting_[static_cast<std::size_t>(request.priority)].push_back(std::move(request));
-            wake_.notify_one();
+        const auto now = Clock::now();
+        const MutexLock lock(shared_->mutex);
+        auto& busy = shared_->busy_since;
+        const bool all_held = std::all_of(busy.begin(), busy.end(), [&](Clock::time_point since) {
+            return since != Clock::time_point::max() && now - since > patience_;
+        });
+        if (!shared_->stopped && !all_held) {
+            auto& queues = shared_->waiting;
+            const bool first = std::all_of(queues.begin(), queues.end(), [](auto& q) { return q.empty(); });
+            queues.at(static_cast<std::size_t>(request.priority))
+                .push_back({std::move(request), now + patience_});
+            shared_->work.notify_one();
+            if (first) shared_->changed.notify_all();
             return;
         }
+        refused = shared_->stopped ? closed() : no_answer();
     }
-    request.done(fail(ECANCELED, "the source is being closed"));
+    request.done(std::move(refused));
+}
+
+std::vector<OriginRead> ReadPool::take_overdue(Shared& shared, Clock::time_point now) {
+    std::vector<OriginRead> overdue;
+    for (auto& queue : shared.waiting) {
+        while (!queue.empty() && queue.front().deadline <= now) {
+            overdue.push_back(std::move(queue.front().request));
+            queue.pop_front();
+        }
+    }
+    return overdue;
+}
+
+void ReadPool::watch_deadlines() {
+    MutexLock lock(shared_->mutex);
+    while (!shared_->stopped) {
+        auto earliest = Clock::time_point::max();
+        for (const auto& queue : shared_->waiting) {
+            if (!queue.empty()) earliest = std::min(earliest, queue.front().deadline);
+        }
+        if (earliest == Clock::time_point::max()) {
+            lock.wait(shared_->changed);
+            continue;
+        }
+        (void)lock.wait_until(shared_->changed, earliest);
+        auto overdue = take_overdue(*shared_, Clock::now());
+        lock.unlock();
+        for (auto& request : overdue) request.done(no_answer());
+        overdue.clear();
+        lock.lock();
+    }
 }
 
 void ReadPool::stop() {
-    std::array<std::deque<OriginRead>, 3> dropped;
+    const auto deadline = Clock::now() + kStopPatience;
+    std::array<std::deque<Waiting>, 3> dropped;
     std::vector<std::thread> threads;
     {
-        const MutexLock lock(mutex_);
-        stopped_ = true;
-        dropped.swap(waiting_);
+        const MutexLock lock(shared_->mutex);
+        shared_->stopped = true;
+        dropped.swap(shared_->waiting);
         threads.swap(threads_);
     }
-    wake_.notify_all();
+    shared_->work.notify_all();
+    shared_->changed.notify_all();
     for (auto& queue : dropped) {
-        for (auto& request : queue) request.done(fail(ECANCELED, "the source is being closed"));
+        for (auto& waiting : queue) waiting.request.done(closed());
     }
-    for (auto& thread : threads) thread.join();
+    if (clock_.joinable()) clock_.join();
+    bool held = false;
+    {
+        MutexLock lock(shared_->mutex);
+        while (shared_->alive > 0) {
+            if (lock.wait_until(shared_->changed, deadline) == std::cv_status::timeout) break;
+        }
+        held = shared_->alive > 0;
+    }
+    for (auto& thread : threads) held ? thread.detach() : thread.join();
 }
 
-bool ReadPool::next(OriginRead& request) {
-    MutexLock lock(mutex_);
+bool ReadPool::next(Shared& shared, OriginRead& request, std::size_t number) {
+    MutexLock lock(shared.mutex);
+    shared.busy_since[number] = Clock::time_point::max();
     for (;;) {
-        for (auto& queue : waiting_) {
+        for (auto& queue : shared.waiting) {
             if (queue.empty()) continue;
-            request = std::move(queue.front());
+            request = std::move(queue.front().request);
             queue.pop_front();
+            shared.busy_since[number] = Clock::now();
             return true;
         }
-        if (stopped_) return false;
-        lock.wait(wake_);
+        if (shared.stopped) return false;
+        lock.wait(shared.work);
     }
 }
 
-void ReadPool::run() {
+void ReadPool::run(const std::shared_ptr<Shared>& shared, std::size_t number) {
     OriginRead request;
-    while (next(request)) {
-        serve_(request);
+    while (next(*shared, request, number)) {
+        shared->serve(request);
         request = OriginRead{};  // what `done` holds must not live until the next request comes
     }
+    const MutexLock lock(shared->mutex);
+    --shared->alive;
+    shared->changed.notify_all();
 }
 
 }  // namespace tierfs

@@ -19,6 +19,7 @@ class Window {
     explicit Window(unsigned largest) : largest_(std::max(1U, largest)), size_(largest_) {}
 
     [[nodiscard]] unsigned size() const { return static_cast<unsigned>(size_); }
+    [[nodiscard]] bool is_largest() const { return size() == largest_; }
 
     void throttled(Clock::time_point now) {
         // Replies to requests sent before the last cut say nothing about the smaller window.

@@ -124,6 +124,12 @@ unsigned Engine::window() {
     return queue_.window().size();
 }
 
+bool Engine::has_spare_connection() {
+    const MutexLock lock(mutex_);
+    auto& window = queue_.window();
+    return !stopped_ && window.is_largest() && queue_.waiting() == 0 && queue_.running() < window.size();
+}
+
 void Engine::stop() {
     std::vector<TransferPtr> waiting;
     {

@@ -152,20 +152,20 @@ void Reactor::end(Transfer* key) {
 
 void Reactor::cut_overdue(Clock::time_point now) {
     next_scan_ = now + kScanInterval;
-    std::vector<std::pair<Transfer*, bool>> cut;
+    std::vector<std::pair<Transfer*, Failure>> cut;
     for (const auto& [key, transfer] : active_) {
-        if (now >= transfer->request().deadline) {
-            cut.emplace_back(key, true);
+        if (transfer->abandoned()) {
+            cut.emplace_back(key, Failure::superseded);
+        } else if (now >= transfer->request().deadline) {
+            cut.emplace_back(key, Failure::deadline);
         } else if (now - transfer->last_progress() >= options_.stall) {
-            cut.emplace_back(key, false);
+            cut.emplace_back(key, Failure::stalled);
         }
     }
-    for (const auto& [key, overdue] : cut) {
-        if (overdue) {
-            key->fail(Failure::deadline, "no answer in time: the deadline passed");
-        } else {
-            key->fail(Failure::stalled, "no byte came for " + std::to_string(options_.stall.count()) + " ms");
-        }
+    for (const auto& [key, failure] : cut) {
+        const bool stalled = failure == Failure::stalled;
+        key->fail(failure, stalled ? "no byte came for " + std::to_string(options_.stall.count()) + " ms"
+                                   : "no answer in time: the deadline passed");
         end(key);
     }
     if (!dispatcher_.has_waiting()) return;

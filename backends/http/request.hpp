@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,15 +22,29 @@ using Header = std::pair<std::string, std::string>;  ///< name, value
 /// How an attempt ended when it did not end with a reply.
 enum class Failure : std::uint8_t {
     none,
-    cancelled,  ///< the engine was stopped
-    deadline,   ///< Request::deadline passed, in the queue or on the wire
-    stalled,    ///< no byte came for the stall limit
-    connect,    ///< name not resolved, connection refused or timed out
-    reset,      ///< the connection broke before or within the reply
-    truncated,  ///< the body ended before its announced length
-    too_large,  ///< the body is longer than the destination or the limit
-    tls,        ///< certificate or handshake
-    protocol,   ///< not HTTP, or a URL that libcurl refuses
+    cancelled,   ///< the engine was stopped
+    deadline,    ///< Request::deadline passed, in the queue or on the wire
+    stalled,     ///< no byte came for the stall limit
+    connect,     ///< name not resolved, connection refused or timed out
+    reset,       ///< the connection broke before or within the reply
+    truncated,   ///< the body ended before its announced length
+    too_large,   ///< the body is longer than the destination or the limit
+    tls,         ///< certificate or handshake
+    protocol,    ///< not HTTP, or a URL that libcurl refuses
+    superseded,  ///< AttemptWatch: another attempt was quicker
+};
+
+/// Hears how an attempt goes, and may end it early with Failure::superseded. Called on a reactor's thread,
+/// without a lock held.
+class AttemptWatch {
+  public:
+    virtual ~AttemptWatch() = default;
+    /// The attempt leaves the queue.
+    virtual void started(Clock::time_point now) = 0;
+    /// The first byte of the body of a 200 or 206 is here: may it, and all that follow, be kept?
+    virtual bool takes_body() = 0;
+    /// Asked several times a second: is the attempt no longer needed?
+    [[nodiscard]] virtual bool abandoned() const = 0;
 };
 
 /// One attempt. A plain value; `destination` belongs to the caller and must stay valid until the completion.
@@ -45,8 +60,9 @@ struct Request {
     std::chrono::milliseconds connect_timeout{5000};
     Priority priority = Priority::demand;
     bool ignore_proxy = false;  ///< metadata services are on this machine or its link: never through a proxy
-    bool skip_admission = false;    ///< credentials are fetched even when all connections are taken
-    bool fresh_connection = false;  ///< after a failure: do not trust an old connection
+    bool skip_admission = false;          ///< credentials are fetched even when all connections are taken
+    bool fresh_connection = false;        ///< after a failure: do not trust an old connection
+    std::shared_ptr<AttemptWatch> watch;  ///< may be null
 };
 
 struct Response {

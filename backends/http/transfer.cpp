@@ -109,6 +109,7 @@ void Transfer::prepare(void* easy, const WireOptions& options) {
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &Transfer::on_body);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, this);
     set_method(easy, request_);
+    if (request_.watch) request_.watch->started(last_progress_);
 }
 
 std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count, void* self) {
@@ -129,6 +130,10 @@ std::size_t Transfer::on_body(char* data, std::size_t size, std::size_t count, v
 bool Transfer::take_body(std::string_view data) {
     const bool wanted = response_.status == 200 || response_.status == 206;
     const bool direct = wanted && !request_.destination.empty();
+    if (wanted && response_.received == 0 && request_.watch && !request_.watch->takes_body()) {
+        superseded_ = true;
+        return false;
+    }
     const std::size_t limit = direct ? request_.destination.size() : request_.body_limit;
     if (data.size() > limit - response_.received) return false;
     if (direct) {
@@ -148,7 +153,7 @@ void Transfer::conclude(int code) {
     const auto curl_code = static_cast<CURLcode>(code);
     const std::string_view said(error_.data());
     response_.detail = said.empty() ? std::string(curl_easy_strerror(curl_code)) : std::string(said);
-    response_.failure = failure_of(curl_code, response_.detail);
+    response_.failure = superseded_ ? Failure::superseded : failure_of(curl_code, response_.detail);
     if (response_.failure == Failure::too_large)
         response_.detail = "the reply is longer than what was asked for";
 }

@@ -33,6 +33,9 @@ class Transfer {
     /// Ends without a reply from the server.
     void fail(Failure failure, std::string detail);
 
+    /// Nobody needs it any more: see AttemptWatch.
+    [[nodiscard]] bool abandoned() const { return request_.watch && request_.watch->abandoned(); }
+
     /// Calls the completion; once.
     void complete();
 
@@ -53,6 +56,7 @@ class Transfer {
     void* header_list_ = nullptr;
     std::size_t header_bytes_ = 0;
     Clock::time_point last_progress_{};
+    bool superseded_ = false;
     std::array<char, 256> error_{};
 };
 

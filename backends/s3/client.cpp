@@ -70,7 +70,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
                       : operation_.kind == RequestKind::head ? counters.head
                                                              : counters.list;
         ++count;
-        client_.engine_.send(std::move(request),
+        client_.hedger_.send(std::move(request),
                              [self = shared_from_this(), target = aim.target](http::Response response) {
                                  self->received(std::move(response), target);
                              });
@@ -229,8 +229,8 @@ class Client::Running : public std::enable_shared_from_this<Running> {
     bool fresh_ = false, moved_ = false, adjusted_ = false, renewed_ = false, reset_forgiven_ = false;
 };
 
-Client::Client(Target target, http::Engine& engine, CredentialProvider* provider)
-    : engine_(engine), provider_(provider) {
+Client::Client(Target target, http::Engine& engine, CredentialProvider* provider, unsigned hedge_percent)
+    : engine_(engine), hedger_(engine, hedge_percent), provider_(provider) {
     aim_.signer = std::make_shared<Signer>(target.region, "s3");
     aim_.target = std::move(target);
 }
@@ -318,13 +318,16 @@ double Client::random() {
 
 OriginStats Client::stats() const {
     OriginStats stats;
-    stats.get = counters_.get;
+    const auto hedges = hedger_.stats();
+    stats.get = counters_.get + hedges.sent;
     stats.head = counters_.head;
     stats.list = counters_.list;
     stats.bytes_read = counters_.bytes_read;
     stats.retries = counters_.retries;
     stats.throttled = counters_.throttled;
     stats.errors = counters_.errors;
+    stats.hedged = hedges.sent;
+    stats.hedges_won = hedges.won;
     return stats;
 }
 

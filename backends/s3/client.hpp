@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "backends/http/engine.hpp"
+#include "backends/http/hedge.hpp"
 #include "backends/http/retry.hpp"
 #include "backends/s3/credentials.hpp"
 #include "backends/s3/endpoint.hpp"
@@ -36,7 +37,8 @@ struct Operation {
 class Client {
   public:
     /// `provider` null: anonymous. Engine and provider must outlive all operations.
-    Client(Target target, http::Engine& engine, CredentialProvider* provider);
+    /// `hedge_percent`: see http::Hedger; reads of objects alone are hedged.
+    Client(Target target, http::Engine& engine, CredentialProvider* provider, unsigned hedge_percent = 0);
 
     void start(Operation operation);
 
@@ -75,6 +77,7 @@ class Client {
     double random() TIERFS_EXCLUDES(mutex_);
 
     http::Engine& engine_;
+    http::Hedger hedger_;
     CredentialProvider* const provider_;
     http::RetryBudget budget_;
     Counters counters_;

@@ -43,7 +43,7 @@ class S3Origin final : public Origin {
           engine_(std::move(engine)),
           provider_(credentials ? std::make_unique<CredentialProvider>(std::move(*credentials), engine_)
                                 : nullptr),
-          client_(std::move(target), engine_, provider_.get()) {}
+          client_(std::move(target), engine_, provider_.get(), settings.origin_hedge) {}
 
     ~S3Origin() override { S3Origin::stop(); }
 

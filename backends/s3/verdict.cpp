@@ -77,10 +77,13 @@ Verdict verdict_of_error(const http::Response& response, const ErrorBody& body) 
     return Verdict::final_error;
 }
 
-Judgement judge_error(const http::Response& response, const Target& target, const std::string& what) {
+Judgement judge_error(const http::Response& response, const Expectation& expected, const Target& target,
+                      const std::string& what) {
     const auto body = parse_error(response.body);
     Judgement judgement;
     judgement.error = Error{errno_of(response.status, body.code), what + ": " + describe(response, body)};
+    // Not this object is gone but all of them, or the mount is led astray: no reason to forget its name.
+    if (expected.size > 0 && body.code == "NoSuchBucket") judgement.error.code = EIO;
     const int status = response.status;
     const auto region = response.header("x-amz-bucket-region");
     judgement.region = region.empty() ? body.region : std::string(region);
@@ -166,7 +169,8 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
 Judgement judge(const http::Response& response, const Expectation& expected, const Target& target,
                 const std::string& what) {
     if (response.failure != Failure::none) return judge_failure(response, target, what);
-    if (response.status != 200 && response.status != 206) return judge_error(response, target, what);
+    if (response.status != 200 && response.status != 206)
+        return judge_error(response, expected, target, what);
     if (expected.size > 0) return judge_range(response, expected, what);
     return {};
 }

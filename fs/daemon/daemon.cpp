@@ -16,6 +16,8 @@ namespace tierfs {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kStuckPatience = std::chrono::seconds(3);  // beyond the origin's own
+constexpr auto kMargin = std::chrono::seconds(1);         // for an answer on its way when the deadline passes
 
 // Resident set as ps shows it: files that are mapped included.
 std::uint64_t resident_set() {
@@ -100,6 +102,7 @@ Result<void> Daemon::open_nvme() {
     const auto limit = nvme_limit(settings_, cache_folder_.path);
     if (!limit) return fail(limit.error());
     options.limit = *limit;
+    options.stalled_queue = plan_.data / 2;
     auto tier = NvmeTier::open(options, *index_);
     if (!tier) return fail(tier.error());
     nvme_ = std::move(*tier);
@@ -113,6 +116,9 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number) {
     if (!session) return fail(session.error());
     session_ = std::move(*session);
     invalidator_.attach(session_->raw());
+    WatchdogOptions watching;
+    watching.limit = settings_.origin_deadline + kMargin;
+    watchdog_ = std::make_unique<Watchdog>(*session_, std::move(watching));
     if (auto started = session_->start(Session::default_threads()); !started) return started;
 
     if (!session_->wait_until_initialised(kPatience)) {
@@ -149,11 +155,17 @@ StatusInputs Daemon::status() {
     in.store = store_->stats();
     in.origin = origin_->stats();
     in.names = names_->stats();
+    in.requests = watchdog_->stats();
     in.memory_limit = plan_.limit;
     in.memory_used = resident_memory();
     in.memory_rss = resident_set();
     in.memory_peak = std::max(memory_peak_.load(), in.memory_used);
     return in;
+}
+
+void Daemon::tick() {
+    sample_memory();
+    if (nvme_) nvme_->relieve();
 }
 
 void Daemon::sample_memory() {
@@ -168,14 +180,17 @@ bool Daemon::stop() {
     stopped_ = true;
     control_.reset();
     if (origin_) origin_->stop();
-    if (store_) store_->stop();
+    const bool quiet = !store_ || store_->stop(kStuckPatience);
+    if (!quiet) log::error("reads are held by the source or a disk: the mount ends without them");
     if (names_) names_->stop();
+    if (watchdog_ && !quiet) watchdog_->answer_all(ENOTCONN);
     const bool answered = !session_ || session_->in_flight().wait_until_none(kPatience);
     if (!answered) log::error("requests are left that nobody answered: the mount ends without them");
     if (answered) invalidator_.stop();
+    if (watchdog_) watchdog_->stop();
     if (session_) session_->stop();
     if (nvme_) nvme_->close();
-    return answered;
+    return answered && quiet;
 }
 
 }  // namespace tierfs

@@ -17,6 +17,7 @@
 #include "fs/operations/operations.hpp"
 #include "fs/session/invalidator.hpp"
 #include "fs/session/session.hpp"
+#include "fs/session/watchdog.hpp"
 #include "fs/status/status.hpp"
 #include "tiering/index/index.hpp"
 #include "tiering/nvme/nvme_tier.hpp"
@@ -39,14 +40,15 @@ class Daemon {
 
     /// Readable once the mount is gone.
     [[nodiscard]] int ended() const { return session_->ended(); }
-    /// Takes a sample of the memory in use; about once a second.
-    void sample_memory();
+    /// What is to be done about once a second.
+    void tick();
 
     /// Ends all parts in the order in which they wait for each other: first the origin, so that nothing waits
-    /// for it. Whether every reader was answered.
+    /// for it. False: some thread is held by the source or a device; the process must end by _exit.
     bool stop();
 
   private:
+    void sample_memory();
     Result<void> open_index();
     Result<void> open_nvme();
     Result<nlohmann::json> command(const std::string& name);
@@ -68,6 +70,7 @@ class Daemon {
     std::unique_ptr<Namespace> names_;
     std::unique_ptr<Operations> operations_;
     std::unique_ptr<Session> session_;
+    std::unique_ptr<Watchdog> watchdog_;
     std::unique_ptr<ControlServer> control_;
     bool stopped_ = false;
 };

@@ -72,7 +72,7 @@ class MainLoop {
             std::array<pollfd, 3> wanted{pollfd{daemon_.ended(), POLLIN, 0}, pollfd{signals_, POLLIN, 0},
                                          pollfd{channel_.descriptor(), POLLIN, 0}};
             const int ready = ::poll(wanted.data(), wanted.size(), 1000);
-            daemon_.sample_memory();
+            daemon_.tick();
             if (ready <= 0) continue;
             if (wanted[0].revents != 0) return;
             if (wanted[1].revents != 0) asked_to_end();

@@ -11,7 +11,7 @@ namespace {
 
 void lookup(fuse_req_t raw, fuse_ino_t parent, const char* name) {
     auto& operations = Session::user_of<Operations>(raw);
-    auto request = std::make_shared<Request>(raw);
+    auto request = std::make_shared<Request>(raw, Subject{name, nullptr});
     operations.names().lookup(
         parent, name, [request, &operations, parent, name = std::string(name)](Result<NodeView> found) {
             if (found) {

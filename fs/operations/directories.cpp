@@ -30,17 +30,17 @@ void release_directory(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* /*fi
     ::fuse_reply_err(raw, 0);
 }
 
-std::size_t append(fuse_req_t raw, std::vector<char>& buffer, std::size_t used, const DirectoryItem& item) {
+// libfuse packs entries without looking at the request, which may have been answered meanwhile.
+std::size_t append(std::vector<char>& buffer, std::size_t used, const DirectoryItem& item) {
     const auto attributes = fuse_attributes(item.view);
-    return ::fuse_add_direntry(raw, buffer.data() + used, buffer.size() - used, item.name.c_str(),
+    return ::fuse_add_direntry(nullptr, buffer.data() + used, buffer.size() - used, item.name.c_str(),
                                &attributes, static_cast<off_t>(item.cookie));
 }
 
-std::size_t append_plus(fuse_req_t raw, std::vector<char>& buffer, std::size_t used,
-                        const DirectoryItem& item) {
+std::size_t append_plus(std::vector<char>& buffer, std::size_t used, const DirectoryItem& item) {
     auto entry = fuse_entry(item.view);
     if (item.name == "." || item.name == "..") entry.ino = 0;  // no lookup: the kernel has these already
-    return ::fuse_add_direntry_plus(raw, buffer.data() + used, buffer.size() - used, item.name.c_str(),
+    return ::fuse_add_direntry_plus(nullptr, buffer.data() + used, buffer.size() - used, item.name.c_str(),
                                     &entry, static_cast<off_t>(item.cookie));
 }
 
@@ -55,9 +55,8 @@ void read_entries(fuse_req_t raw, fuse_ino_t node, std::size_t size, off_t offse
                                           std::vector<char> buffer(size);
                                           std::size_t used = 0;
                                           for (const auto& item : *items) {
-                                              const auto length =
-                                                  plus ? append_plus(request->raw(), buffer, used, item)
-                                                       : append(request->raw(), buffer, used, item);
+                                              const auto length = plus ? append_plus(buffer, used, item)
+                                                                       : append(buffer, used, item);
                                               if (length > buffer.size() - used) break;
                                               used += length;
                                           }

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "fs/session/session.hpp"
 
@@ -10,15 +11,16 @@ namespace tierfs {
 
 /// Holds a request until it is answered, from whichever thread. Shared by pointer, because the callbacks of
 /// the floors below are copyable. One that nobody answered (a callback was dropped) is answered with EIO when
-/// its last owner goes, so that no reader ever hangs. Not thread-safe: one owner at a time answers.
+/// its last owner goes. The watchdog may be first (a deadline passed, the reader was killed): then what comes
+/// later is dropped. Not thread-safe but for that: one owner at a time answers.
 class Request {
   public:
-    explicit Request(fuse_req_t raw) : raw_(raw), in_flight_(Session::of(raw).in_flight()) {
-        in_flight_.enter();
+    /// On the thread that read it.
+    explicit Request(fuse_req_t raw, Subject subject = {}) : raw_(raw), session_(Session::of(raw)) {
+        session_.in_flight().enter();
+        session_.requests().add(entry_, raw, Session::current(), std::move(subject));
     }
-    ~Request() {
-        if (raw_ != nullptr) error(EIO);
-    }
+    ~Request() { error(EIO); }
     Request(const Request&) = delete;
     Request& operator=(const Request&) = delete;
 
@@ -27,33 +29,53 @@ class Request {
     void error(int code) {
         if (code == ECANCELED) code = ENOTCONN;
         if (code <= 0 || code > 511) code = EIO;  // the kernel refuses others, and the reader would hang
-        answered(::fuse_reply_err(raw_, code));
+        answer([code](fuse_req_t raw) { ::fuse_reply_err(raw, code); });
     }
-    void ok() { answered(::fuse_reply_err(raw_, 0)); }
-    void entry(const fuse_entry_param& entry) { answered(::fuse_reply_entry(raw_, &entry)); }
+    void ok() {
+        answer([](fuse_req_t raw) { ::fuse_reply_err(raw, 0); });
+    }
+    void entry(const fuse_entry_param& entry) {
+        answer([&](fuse_req_t raw) { ::fuse_reply_entry(raw, &entry); });
+    }
     void attributes(const struct stat& attributes, double valid_s) {
-        answered(::fuse_reply_attr(raw_, &attributes, valid_s));
+        answer([&](fuse_req_t raw) { ::fuse_reply_attr(raw, &attributes, valid_s); });
     }
-    void link(const char* target) { answered(::fuse_reply_readlink(raw_, target)); }
-    void bytes(std::span<const char> data) { answered(::fuse_reply_buf(raw_, data.data(), data.size())); }
+    void link(const char* target) {
+        answer([&](fuse_req_t raw) { ::fuse_reply_readlink(raw, target); });
+    }
+    void bytes(std::span<const char> data) {
+        answer([&](fuse_req_t raw) { ::fuse_reply_buf(raw, data.data(), data.size()); });
+    }
     void pieces(std::span<const iovec> vector) {
-        answered(vector.empty() ? ::fuse_reply_buf(raw_, nullptr, 0)
-                                : ::fuse_reply_iov(raw_, vector.data(), static_cast<int>(vector.size())));
+        answer([&](fuse_req_t raw) {
+            if (vector.empty()) {
+                ::fuse_reply_buf(raw, nullptr, 0);
+            } else {
+                ::fuse_reply_iov(raw, vector.data(), static_cast<int>(vector.size()));
+            }
+        });
     }
-    void xattr_size(std::size_t size) { answered(::fuse_reply_xattr(raw_, size)); }
-    void statfs(const struct statvfs& values) { answered(::fuse_reply_statfs(raw_, &values)); }
-
-    [[nodiscard]] fuse_req_t raw() const { return raw_; }
+    void xattr_size(std::size_t size) {
+        answer([&](fuse_req_t raw) { ::fuse_reply_xattr(raw, size); });
+    }
+    void statfs(const struct statvfs& values) {
+        answer([&](fuse_req_t raw) { ::fuse_reply_statfs(raw, &values); });
+    }
 
   private:
     // A reply that the kernel no longer wants (ENOENT) or can no longer take (ENODEV) is nobody's error.
-    void answered(int /*result*/) {
-        raw_ = nullptr;
-        in_flight_.leave();
+    template <typename Reply>
+    void answer(Reply reply) {
+        if (raw_ == nullptr) return;
+        auto* const raw = std::exchange(raw_, nullptr);
+        if (!session_.requests().take(entry_)) return;  // libfuse has freed it
+        reply(raw);
+        session_.in_flight().leave();
     }
 
     fuse_req_t raw_;
-    InFlight& in_flight_;
+    Session& session_;
+    RequestTable::Entry entry_;
 };
 
 using RequestPtr = std::shared_ptr<Request>;

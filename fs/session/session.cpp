@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -22,6 +24,12 @@ constexpr std::size_t kRequestBuffer = (1 << 20) + (64 << 10);
 constexpr int kWakeSignal = SIGUSR1;
 
 void ignore_wake(int /*signal*/) {}
+
+// libfuse hands only part of a request's header on to its handlers; they run on the thread that read it.
+RequestInfo& this_thread_reads() {
+    static thread_local RequestInfo info;
+    return info;
+}
 
 void install_wake_signal() {
     struct sigaction action {};
@@ -110,8 +118,9 @@ Session& Session::of(fuse_req_t request) {
 Result<void> Session::start(unsigned threads) {
     install_wake_signal();
     running_ = threads;
+    for (unsigned i = 0; i < threads; ++i) busy_.push_back(std::make_unique<Busy>());
     try {
-        for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { serve(); });
+        for (const auto& busy : busy_) threads_.emplace_back([this, &busy] { serve(*busy); });
     } catch (const std::system_error& error) {
         running_ = static_cast<unsigned>(threads_.size());
         stop();
@@ -131,7 +140,8 @@ void Session::stop() {
     threads_.clear();
 }
 
-void Session::serve() {
+void Session::serve(Busy& busy) {
+    busy.thread = static_cast<pid_t>(::syscall(SYS_gettid));
     sigset_t wake;
     ::sigemptyset(&wake);
     ::sigaddset(&wake, kWakeSignal);
@@ -139,7 +149,7 @@ void Session::serve() {
     {
         const RequestBuffer buffer;
         if (!buffer.valid()) log::error("no memory for a request buffer: a thread of the mount ends");
-        while (buffer.valid() && !stopping_.load() && receive(buffer.bytes())) {
+        while (buffer.valid() && !stopping_.load() && receive(buffer.bytes(), busy)) {
         }
     }
     ::pthread_sigmask(SIG_BLOCK, &wake, nullptr);
@@ -150,7 +160,7 @@ void Session::serve() {
     running_.fetch_sub(1);
 }
 
-bool Session::receive(std::span<std::byte> buffer) {
+bool Session::receive(std::span<std::byte> buffer, Busy& busy) {
     const ssize_t size = ::read(::fuse_session_fd(session_), buffer.data(), buffer.size());
     if (size < 0) {
         if (errno == EINTR || errno == EAGAIN || errno == ENOENT) return true;  // ENOENT: given up meanwhile
@@ -167,11 +177,65 @@ bool Session::receive(std::span<std::byte> buffer) {
             init_unique_.store(offer->unique, std::memory_order_release);
         }
     }
+    process(request, busy);
+    return true;
+}
+
+void Session::process(std::span<std::byte> request, Busy& busy) {
+    fuse_in_header header{};
+    std::memcpy(&header, request.data(), sizeof(header));
+    if (header.opcode == FUSE_INTERRUPT && request.size() >= sizeof(header) + sizeof(fuse_interrupt_in)) {
+        fuse_interrupt_in interrupt{};
+        std::memcpy(&interrupt, request.data() + sizeof(header), sizeof(interrupt));
+        requests_.mark_interrupted(interrupt.unique);
+    }
+    auto& info = this_thread_reads();
+    info = {header.unique,
+            header.nodeid,
+            header.opcode,
+            static_cast<pid_t>(header.pid),
+            busy.thread.load(std::memory_order_relaxed),
+            RequestInfo::Clock::now()};
+    busy.unique.store(info.unique, std::memory_order_relaxed);
+    busy.node.store(info.node, std::memory_order_relaxed);
+    busy.opcode.store(info.opcode, std::memory_order_relaxed);
+    busy.asker.store(info.asker, std::memory_order_relaxed);
+    busy.since.store(info.since.time_since_epoch().count(), std::memory_order_release);
     fuse_buf message{};
     message.mem = request.data();
     message.size = request.size();
     ::fuse_session_process_buf(session_, &message);
-    return true;
+    busy.since.store(0, std::memory_order_release);
+}
+
+const RequestInfo& Session::current() {
+    return this_thread_reads();
+}
+
+std::vector<RequestInfo> Session::busy_threads() const {
+    std::vector<RequestInfo> infos;
+    for (const auto& busy : busy_) {
+        const auto since = busy->since.load(std::memory_order_acquire);
+        if (since == 0) continue;
+        infos.push_back({busy->unique.load(), busy->node.load(), busy->opcode.load(), busy->asker.load(),
+                         busy->thread.load(),
+                         RequestInfo::Clock::time_point(RequestInfo::Clock::duration(since))});
+    }
+    return infos;
+}
+
+std::vector<pid_t> Session::idle_threads() const {
+    std::vector<pid_t> threads;
+    for (const auto& busy : busy_) {
+        if (busy->since.load(std::memory_order_relaxed) == 0) threads.push_back(busy->thread.load());
+    }
+    return threads;
+}
+
+bool Session::is_busy_with(pid_t thread, std::uint64_t unique) const {
+    return std::any_of(busy_.begin(), busy_.end(), [&](const auto& busy) {
+        return busy->thread == thread && busy->since != 0 && busy->unique == unique;
+    });
 }
 
 ssize_t Session::write_reply(int descriptor, iovec* vector, int count) {

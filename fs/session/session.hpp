@@ -2,8 +2,6 @@
 // them, Invalidator tells the kernel what to forget. fs/operations and fs/daemon use it.
 #pragma once
 
-#define FUSE_USE_VERSION 314
-#include <fuse3/fuse_lowlevel.h>
 #include <sys/uio.h>
 
 #include <atomic>
@@ -16,6 +14,7 @@
 #include "config/mutex.hpp"
 #include "config/result.hpp"
 #include "fs/session/init_patch.hpp"
+#include "fs/session/request_table.hpp"
 
 namespace tierfs {
 
@@ -63,6 +62,15 @@ class Session {
     [[nodiscard]] int ended() const { return ended_.get(); }
     [[nodiscard]] fuse_session* raw() const { return session_; }
     [[nodiscard]] InFlight& in_flight() { return in_flight_; }
+    [[nodiscard]] RequestTable& requests() { return requests_; }
+
+    /// What the calling thread of a session has just read; empty on other threads.
+    static const RequestInfo& current();
+
+    /// What threads are in the middle of, answered or not, and which sleep until a request comes.
+    [[nodiscard]] std::vector<RequestInfo> busy_threads() const;
+    [[nodiscard]] std::vector<pid_t> idle_threads() const;
+    [[nodiscard]] bool is_busy_with(pid_t thread, std::uint64_t unique) const;
 
     static Session& of(fuse_req_t request);
     template <typename T>
@@ -75,8 +83,18 @@ class Session {
 
   private:
     Session(const SessionHandlers& handlers, FileDescriptor ended);
-    void serve();
-    bool receive(std::span<std::byte> buffer);
+    /// What one thread does, for others to see. Numbers are set first, `since` last; 0: nothing.
+    struct Busy {
+        std::atomic<pid_t> thread{0};
+        std::atomic<std::uint64_t> unique{0}, node{0};
+        std::atomic<std::uint32_t> opcode{0};
+        std::atomic<pid_t> asker{0};
+        std::atomic<RequestInfo::Clock::rep> since{0};
+    };
+
+    void serve(Busy& busy);
+    bool receive(std::span<std::byte> buffer, Busy& busy);
+    void process(std::span<std::byte> request, Busy& busy);
     ssize_t write_reply(int descriptor, iovec* vector, int count);
     ssize_t write_init_reply(int descriptor, const iovec* vector);
 
@@ -84,6 +102,8 @@ class Session {
     fuse_session* session_ = nullptr;
     FileDescriptor ended_;
     InFlight in_flight_;
+    RequestTable requests_;
+    std::vector<std::unique_ptr<Busy>> busy_;  ///< one a thread, fixed before the first
     std::atomic<bool> stopping_{false};
     std::atomic<unsigned> running_{0};
     std::vector<std::thread> threads_;

@@ -25,6 +25,7 @@ Json tier_json(const char* name, const TierStats& tier, bool present) {
 Json tiers_json(const StatusInputs& in) {
     const bool has_nvme = !in.nvme_path.empty();
     Json nvme = tier_json("nvme", in.store.nvme, has_nvme);
+    nvme["dropped"] = in.store.nvme.dropped;
     nvme["devices"] = Json::array();
     if (has_nvme) {
         nvme["devices"].push_back(Json{{"path", in.nvme_path},
@@ -47,7 +48,8 @@ Json origin_json(const OriginStats& origin) {
                 {"bytes_written", 0},
                 {"retries", origin.retries},
                 {"throttled", origin.throttled},
-                {"hedged", 0},
+                {"hedged", origin.hedged},
+                {"hedges_won", origin.hedges_won},
                 {"errors", origin.errors}};
 }
 
@@ -134,6 +136,12 @@ Json status_json(const StatusInputs& in) {
         {"transport", {{"kind", "dev"}, {"reason", ""}}},
         {"passthrough",
          {{"enabled", false}, {"reason", "not in this version"}, {"opens", 0}, {"open_files", 0}}},
+        {"requests",
+         {{"under_way", in.requests.under_way},
+          {"oldest_s", in.requests.oldest_s},
+          {"over_deadline", in.requests.over_deadline},
+          {"timed_out", in.requests.timed_out},
+          {"interrupted", in.requests.interrupted}}},
         {"reads", reads_json(in.store)},
         {"writes",
          {{"requests", 0}, {"bytes", 0}, {"errors", 0}, {"dirty_bytes", 0}, {"oldest_dirty_s", 0.0}}},
@@ -164,6 +172,9 @@ std::string status_text(const Json& status) {
     line(out, "reads",
          count_at(status, "/reads/requests") + " requests, " + size_at(status, "/reads/bytes") + ", " +
              count_at(status, "/reads/errors") + " errors");
+    line(out, "requests",
+         count_at(status, "/requests/under_way") + " under way, " +
+             count_at(status, "/requests/over_deadline") + " were over their deadline");
     line(out, "origin",
          count_at(status, "/origin/requests/get") + " get, " + count_at(status, "/origin/requests/head") +
              " head, " + count_at(status, "/origin/requests/list") + " list; " +

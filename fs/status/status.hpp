@@ -9,6 +9,7 @@
 #include "config/settings.hpp"
 #include "fs/names/namespace.hpp"
 #include "fs/operations/operations.hpp"
+#include "fs/session/watchdog.hpp"
 #include "tiering/store.hpp"
 
 namespace tierfs {
@@ -24,6 +25,7 @@ struct StatusInputs {
     StoreStats store;
     OriginStats origin;
     NamespaceStats names;
+    RequestStats requests;
     std::uint64_t memory_limit = 0, memory_used = 0, memory_peak = 0, memory_rss = 0;
 };
 

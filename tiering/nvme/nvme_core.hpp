@@ -28,7 +28,8 @@ struct NvmeHooks {
 };
 
 struct NvmeCounters {
-    std::atomic<std::uint64_t> hits{0}, misses{0}, evicted_bytes{0}, written_bytes{0}, checksum_errors{0};
+    std::atomic<std::uint64_t> hits{0}, misses{0}, evicted_bytes{0}, written_bytes{0}, checksum_errors{0},
+        dropped{0};
 };
 
 /// Records of an extent are put and erased in batches of about so many bytes.

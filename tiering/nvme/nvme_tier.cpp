@@ -40,6 +40,7 @@ class NvmeTierImpl final : public NvmeTierForTests {
     void erase(const ContentId& id) override { writer_->erase(id); }
     TierStats stats() const override;
     std::uint64_t checksum_errors() const override { return core_.counters.checksum_errors; }
+    void relieve() override { writer_->relieve(); }
     void close() override { writer_->close(); }
     void abandon() override { writer_->abandon(); }
 
@@ -203,6 +204,7 @@ TierStats NvmeTierImpl::stats() const {
     stats.misses = core_.counters.misses;
     stats.evicted_bytes = core_.counters.evicted_bytes;
     stats.written_bytes = core_.counters.written_bytes;
+    stats.dropped = core_.counters.dropped;
     stats.state = core_.health.state_name();
     return stats;
 }

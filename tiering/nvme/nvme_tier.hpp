@@ -23,6 +23,9 @@ struct NvmeOptions {
         directory;            ///< of this source, exists, mode 0700; extents/ and files/ are made in it
     std::uint64_t limit = 0;  ///< bytes on the device, enforced by eviction; at least 16 MiB
     std::uint64_t pack_max_object = 1 << 20;
+    /// Data that may wait to be written while the device stalls; without a stall, the caller's memory alone
+    /// bounds it.
+    std::uint64_t stalled_queue = 64 << 20;
     std::uint64_t write_buffer = 4 << 20;  ///< chunk buffers of the tier's own, bytes
 };
 
@@ -59,6 +62,10 @@ class NvmeTier {
     /// As above for a piece that spans several buffers: all of [offset, ...) in order.
     virtual void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
                        std::vector<BufferPtr> data) = 0;
+
+    /// To be called about once a second: when the device has been busy with one thing for two seconds, what
+    /// waits beyond stalled_queue is dropped and counted, so that readers find memory.
+    virtual void relieve() = 0;
 
     /// Writes out everything admitted so far, partial chunks too; blocks. Called before a clean stop.
     virtual void flush() = 0;

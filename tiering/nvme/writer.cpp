@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "config/log.hpp"
+
 namespace tierfs {
 namespace {
 
@@ -11,6 +13,8 @@ constexpr std::size_t kMostReports = 16384;
 /// While there is other work, one unit is adopted for so many tasks.
 constexpr unsigned kTasksPerAdoption = 16;
 constexpr std::chrono::milliseconds kTick{250};
+/// A device that takes so long for one task stalls.
+constexpr std::chrono::seconds kStall{2};
 
 std::uint64_t total_size(const std::vector<BufferPtr>& data) {
     std::uint64_t total = 0;
@@ -49,10 +53,41 @@ void NvmeWriter::admit(const ContentId& id, std::uint64_t object_size, std::uint
     task.data = std::move(data);
     {
         MutexLock lock(mutex_);
-        if (closed_ || !queued_.insert(Piece{id, offset, length}).second) return;
+        if (closed_) return;
+        if (queued_bytes_ + length > core_.options.stalled_queue && is_stalled()) {
+            ++core_.counters.dropped;
+            return;
+        }
+        if (!queued_.insert(Piece{id, offset, length}).second) return;
+        queued_bytes_ += length;
         queue_.push_back(std::move(task));
     }
     wake_.notify_one();
+}
+
+bool NvmeWriter::is_stalled() const {
+    return busy_since_ && core_.now() - *busy_since_ > kStall;
+}
+
+void NvmeWriter::relieve() {
+    std::vector<Task> dropped;
+    {
+        MutexLock lock(mutex_);
+        if (!is_stalled()) return;
+        // The newest go: those before them are the next to be written when the device comes back.
+        for (auto at = queue_.end(); at != queue_.begin() && queued_bytes_ > core_.options.stalled_queue;) {
+            --at;
+            if (at->kind != Task::Kind::admit) continue;
+            queued_bytes_ -= at->length;
+            queued_.erase(Piece{at->id, at->offset, at->length});
+            dropped.push_back(std::move(*at));
+            at = queue_.erase(at);
+        }
+    }
+    core_.counters.dropped += dropped.size();
+    if (!dropped.empty())
+        log::warning("the device of " + core_.options.directory.string() + " stalls: " +
+                     std::to_string(dropped.size()) + " pieces that waited to be written are dropped");
 }
 
 void NvmeWriter::erase(const ContentId& id) {
@@ -115,9 +150,13 @@ void NvmeWriter::stop(bool orderly) {
 
 NvmeWriter::Next NvmeWriter::next_task(Task& task) {
     MutexLock lock(mutex_);
+    busy_since_.reset();
     while (queue_.empty() && !stop_) {
         const auto deadline = packer_.deadline();
-        if (!to_adopt_.empty() || (deadline && *deadline <= core_.now())) return Next::idle;
+        if (!to_adopt_.empty() || (deadline && *deadline <= core_.now())) {
+            busy_since_ = core_.now();
+            return Next::idle;
+        }
         if (deadline) {
             // In short steps: the hook's clock need not run with the real one.
             (void)lock.wait_for(wake_, kTick);
@@ -128,6 +167,8 @@ NvmeWriter::Next NvmeWriter::next_task(Task& task) {
     if (abandon_ || queue_.empty()) return Next::stop;
     task = std::move(queue_.front());
     queue_.pop_front();
+    if (task.kind == Task::Kind::admit) queued_bytes_ -= task.length;
+    busy_since_ = core_.now();
     return Next::task;
 }
 

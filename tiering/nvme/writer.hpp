@@ -27,6 +27,9 @@ class NvmeWriter {
 
     void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
                std::vector<BufferPtr> data);
+    /// While the device stalls: gives back the memory of what waits to be written beyond
+    /// options.stalled_queue.
+    void relieve() TIERFS_EXCLUDES(mutex_);
     void erase(const ContentId& id);
     /// A reader found that `seen` leads nowhere or that its bytes do not verify: unless the record has
     /// changed since, it is erased (extents) or the range marked absent (backing files).
@@ -68,6 +71,7 @@ class NvmeWriter {
     void erase_object(const ContentId& id);
     void review(const Task& task);
     void stop(bool orderly);
+    [[nodiscard]] bool is_stalled() const TIERFS_REQUIRES(mutex_);
 
     NvmeCore& core_;
     // Of the writer thread alone, from its start to its end:
@@ -81,6 +85,8 @@ class NvmeWriter {
     std::condition_variable wake_, done_;
     std::deque<Task> queue_ TIERFS_GUARDED_BY(mutex_);
     std::unordered_set<Piece, PieceHash> queued_ TIERFS_GUARDED_BY(mutex_);
+    std::uint64_t queued_bytes_ TIERFS_GUARDED_BY(mutex_) = 0;
+    std::optional<Health::Clock::time_point> busy_since_ TIERFS_GUARDED_BY(mutex_);
     std::uint64_t flushes_asked_ TIERFS_GUARDED_BY(mutex_) = 0;
     std::uint64_t flushes_done_ TIERFS_GUARDED_BY(mutex_) = 0;
     bool closed_ TIERFS_GUARDED_BY(mutex_) = false;   ///< takes nothing any more

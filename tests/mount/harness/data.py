@@ -1,7 +1,10 @@
 """Data that can be made again from a name, and reading it back cold."""
 
 import hashlib
+import mmap
 import os
+import threading
+import time
 from pathlib import Path
 
 
@@ -47,6 +50,30 @@ def read_cold(path):
         return b"".join(pieces)
     finally:
         os.close(handle)
+
+
+def read_blocks_direct(path, blocks, size, threads):
+    """Reads these blocks of `size` bytes (a multiple of 4096), past the page cache, by that many threads; returns
+    {block: (seconds, bytes)}."""
+    found = {}
+
+    def work(mine):
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECT)
+        try:
+            with mmap.mmap(-1, size) as buffer:
+                for block in mine:
+                    begun = time.monotonic()
+                    got = os.preadv(handle, [buffer], block * size)
+                    found[block] = (time.monotonic() - begun, buffer[:got])
+        finally:
+            os.close(handle)
+
+    workers = [threading.Thread(target=work, args=(blocks[n::threads],)) for n in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return found
 
 
 def drop_caches(kinds=1):

@@ -63,13 +63,19 @@ class Web:
         self.endpoint = f"http://127.0.0.1:{self.port}"
         self.seen = []  # (method, path with query, headers)
         self.closing = threading.Event()
+        self.released = threading.Event()
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
     def serve(self, request):
         raise NotImplementedError
 
+    def release(self):
+        """Requests that were never to be answered end, with their connections; so do all that stall from now on."""
+        self.released.set()
+
     def stop(self):
         self.closing.set()
+        self.release()
         self.server.shutdown()
         self.server.server_close()
 
@@ -111,7 +117,7 @@ class FaultyS3(Web):
         if isinstance(fault, tuple):
             request.refuse(*fault)
         elif fault == "stall":
-            self.closing.wait()
+            self.released.wait()
             request.close_connection = True
         elif fault == "reset":
             request.close_connection = True

@@ -18,8 +18,8 @@ int stat(const char *, struct stat *);
 
 local M = {}
 local control = ngx.shared.control
-local settings = { "ttfb_ms", "jitter_ms", "rate_bps", "fail_every", "fail_next" }
-local counters = { "requests", "get", "head", "list", "put", "delete", "other", "failed", "bytes" }
+local settings = { "ttfb_ms", "jitter_ms", "rate_bps", "fail_every", "fail_next", "tail_every", "tail_ms" }
+local counters = { "requests", "get", "head", "list", "put", "delete", "other", "failed", "tailed", "bytes" }
 local generation = "generation"
 local beyond = "\255\255\255\255"  -- sorts after every key that starts with what stands before it
 local stat_buffer = ffi.new("struct stat")
@@ -185,6 +185,15 @@ local function fault_is_due()
     return false
 end
 
+-- A heavy tail: each so-many-th GET of an object is very slow, by count, so that each run is alike.
+local function tail_is_due()
+    local every = control:get("tail_every") or 0
+    if every == 0 or ngx.req.get_method() ~= "GET" or ngx.var.request_uri:match("^/[^/?]*/?%?") then return false end
+    if control:incr("tail_count", 1, 0) % every ~= 0 then return false end
+    control:incr("tailed", 1, 0)
+    return true
+end
+
 -- Access phase of every request.
 function M.shape()
     control:incr("requests", 1, 0)
@@ -194,6 +203,7 @@ function M.shape()
         return M.refuse(503, "SlowDown")
     end
     local wait = (control:get("ttfb_ms") or 0) + math.random() * (control:get("jitter_ms") or 0)
+    if tail_is_due() then wait = control:get("tail_ms") or 0 end
     if wait > 0 then ngx.sleep(wait / 1000) end
     local rate = control:get("rate_bps") or 0
     if rate > 0 then ngx.var.limit_rate = rate end

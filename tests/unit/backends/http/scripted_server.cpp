@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
+#include <utility>
 
 namespace tierfs::test {
 namespace {
@@ -96,6 +97,24 @@ bool ScriptedServer::wait_for_requests(std::size_t number) {
     return true;
 }
 
+bool ScriptedServer::wait_until_open(std::size_t most) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    MutexLock lock(mutex_);
+    while (open_ > most) {
+        if (lock.wait_until(arrived_, limit) == std::cv_status::timeout) return open_ <= most;
+    }
+    return true;
+}
+
+void ScriptedServer::close_one(int socket) {
+    ::close(socket);
+    clients_.erase(socket);
+    delayed_.erase(socket);
+    const MutexLock lock(mutex_);
+    --open_;
+    arrived_.notify_all();
+}
+
 void ScriptedServer::accept_one() {
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (socket < 0) return;
@@ -103,6 +122,8 @@ void ScriptedServer::accept_one() {
     ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     clients_[socket];
     ++connections_;
+    const MutexLock lock(mutex_);
+    ++open_;
 }
 
 void ScriptedServer::run() {
@@ -118,10 +139,7 @@ void ScriptedServer::run() {
             const auto count = ::recv(socket, buffer.data(), buffer.size(), 0);
             auto& input = clients_[socket];
             if (count > 0) input.append(buffer.data(), static_cast<std::size_t>(count));
-            if (count <= 0 || !serve(socket, input)) {
-                ::close(socket);
-                clients_.erase(socket);
-            }
+            if (count <= 0 || !serve(socket, input)) close_one(socket);
         }
         if (watched[1].revents != 0) accept_one();
     }
@@ -136,7 +154,18 @@ bool ScriptedServer::serve(int socket, std::string& input) {
             requests_.push_back(request);
             arrived_.notify_all();
         }
-        if (!answer(socket, handler_(request), request.method == "HEAD")) return false;
+        auto reply = handler_(request);
+        if (reply.how == How::after_next) {
+            delayed_[socket] = std::move(reply);
+            return true;
+        }
+        const auto delayed = std::exchange(delayed_, {});
+        const bool goes_on = answer(socket, reply, request.method == "HEAD");
+        for (auto [other, late] : delayed) {
+            late.how = How::whole;
+            answer(other, late, false);
+        }
+        if (!goes_on) return false;
         request = {};
     }
     return true;

@@ -30,6 +30,7 @@ enum class How {
     truncate,       ///< half of the body, then the end of the connection
     reset,          ///< RST instead of a reply
     close_after,    ///< the reply, then the end of the connection without having said so
+    after_next,     ///< whole, but only after the answer to the next request
     raw,            ///< `body` is all that is sent, then the end of the connection
 };
 
@@ -74,12 +75,16 @@ class ScriptedServer {
     [[nodiscard]] std::size_t count();
     [[nodiscard]] unsigned connections() const { return connections_; }
 
+    /// Connections that neither side has closed. False when more than that many are left after half a minute.
+    [[nodiscard]] bool wait_until_open(std::size_t most);
+
     /// False when not so many requests came within half a minute.
     [[nodiscard]] bool wait_for_requests(std::size_t number);
 
   private:
     void run();
     void accept_one();
+    void close_one(int socket);
     /// False: the connection is finished.
     bool serve(int socket, std::string& input);
     bool answer(int socket, const Reply& reply, bool head);
@@ -88,10 +93,12 @@ class ScriptedServer {
     int listener_ = -1, port_ = 0;
     int wake_[2] = {-1, -1};
     std::atomic<unsigned> connections_{0};
+    std::map<int, Reply> delayed_;        ///< likewise: answers that come after the next one
     std::map<int, std::string> clients_;  ///< the thread's own: socket -> input not yet used
     Mutex mutex_;
     std::condition_variable arrived_;
     std::vector<ReceivedRequest> requests_ TIERFS_GUARDED_BY(mutex_);
+    std::size_t open_ TIERFS_GUARDED_BY(mutex_) = 0;
     std::thread thread_;
 };
 

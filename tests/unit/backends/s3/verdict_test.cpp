@@ -52,6 +52,14 @@ TEST(S3Verdict, AForbiddenKeyInARegionHeaderIsNoRedirect) {
     EXPECT_EQ(judgement.error.code, EACCES);
 }
 
+TEST(S3Verdict, ABucketThatIsGoneIsNoMissingObject) {
+    const auto gone = reply(404, "<Error><Code>NoSuchBucket</Code></Error>");
+    EXPECT_EQ(judge(gone, {0, 10, "\"v\""}, amazon(), "GET x").error.code, EIO);
+    EXPECT_EQ(judge_reply(gone).error.code, ENOENT) << "a listing's caller tells them apart";
+    const auto missing = reply(404, "<Error><Code>NoSuchKey</Code></Error>");
+    EXPECT_EQ(judge(missing, {0, 10, "\"v\""}, amazon(), "GET x").error.code, ENOENT);
+}
+
 TEST(S3Verdict, RepairsAreToldApart) {
     EXPECT_EQ(judge_reply(reply(403, "<Error><Code>RequestTimeTooSkewed</Code></Error>")).verdict,
               Verdict::wrong_clock);

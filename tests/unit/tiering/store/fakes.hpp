@@ -219,6 +219,7 @@ class FakeNvme final : public NvmeTier {
         return true;
     }
     void flush() override {}
+    void relieve() override {}
     void erase(const ContentId&) override {}
     TierStats stats() const override { return {}; }
     std::uint64_t checksum_errors() const override { return 0; }

@@ -108,6 +108,18 @@ TEST(StoreMemory, AReadOfMoreThanCanEverFitIsRefused) {
     h.check(big, 32 * kMiB + 1, 256 * 1024);
 }
 
+TEST(StoreMemory, AStopDoesNotWaitForAnOriginThatHoldsARead) {
+    Scene scene;
+    scene.mode = Mode::manual;
+    Harness h(scene);
+    const auto object = fake::object("held", 100'000);
+    auto held = h.start(object, 0, 4096);
+    EXPECT_FALSE(h.store->stop(std::chrono::milliseconds(100))) << "must not be destroyed yet";
+    h.origin.complete_all();
+    EXPECT_TRUE(h.store->stop());
+    held->wait();
+}
+
 /// Everything at once: every byte is right, memory stays inside the arena, nothing hangs.
 void hammer(const Scene& scene, unsigned threads, unsigned reads_each) {
     Harness h(scene);

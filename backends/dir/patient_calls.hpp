@@ -1,0 +1,73 @@
+// Calls that may hang in the kernel for good, waited for until a deadline.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "config/mutex.hpp"
+#include "config/result.hpp"
+
+namespace tierfs {
+
+/// A dead NFS server holds a thread that asks it inside the kernel, for as long as it pleases. So the asking
+/// is done by threads of this pool, at most `threads` of them, started as they are needed; who calls run()
+/// waits `patience` at most and gets ETIMEDOUT, while the pool's thread stays behind and comes back when the
+/// kernel lets it go. While all threads are held like that, run() fails at once instead of waiting too.
+///
+/// What a call uses must be owned by it: it may go on after this object has gone. Thread-safe. Errors:
+/// ETIMEDOUT, ECANCELED after stop(), else what the call returns.
+class PatientCalls {
+  public:
+    PatientCalls(unsigned threads, std::chrono::milliseconds patience);
+    ~PatientCalls() { stop(); }
+    PatientCalls(const PatientCalls&) = delete;
+    PatientCalls& operator=(const PatientCalls&) = delete;
+
+    template <typename T>
+    Result<T> run(std::function<Result<T>()> call) {
+        const auto answer = std::make_shared<std::optional<Result<T>>>();
+        if (auto ended = run_until_done([answer, call = std::move(call)] { *answer = call(); }); !ended)
+            return fail(std::move(ended.error()));
+        return std::move(**answer);
+    }
+
+    /// Calls that wait fail with ECANCELED; threads get a moment to come back, and are left behind else.
+    void stop();
+
+    static constexpr std::chrono::milliseconds kStopPatience{2000};
+
+  private:
+    struct Job {
+        std::function<void()> work;
+        enum class State : std::uint8_t { waiting, running, done } state = State::waiting;
+        bool given_up = false;
+    };
+    /// Outlives the object while a thread is held.
+    struct Shared {
+        Mutex mutex;
+        std::condition_variable work, changed;
+        std::deque<std::shared_ptr<Job>> jobs TIERFS_GUARDED_BY(mutex);
+        unsigned idle TIERFS_GUARDED_BY(mutex) = 0;
+        unsigned alive TIERFS_GUARDED_BY(mutex) = 0;
+        unsigned held TIERFS_GUARDED_BY(mutex) = 0;  ///< with a call that was given up
+        bool stopped TIERFS_GUARDED_BY(mutex) = false;
+    };
+
+    Result<void> run_until_done(std::function<void()> work);
+    bool start_thread() TIERFS_REQUIRES(shared_->mutex);
+    static void serve(const std::shared_ptr<Shared>& shared);
+
+    const unsigned most_;
+    const std::chrono::milliseconds patience_;
+    const std::shared_ptr<Shared> shared_;
+    std::vector<std::thread> threads_ TIERFS_GUARDED_BY(shared_->mutex);
+};
+
+}  // namespace tierfs

@@ -1,0 +1,136 @@
+#include "fs/session/request_table.hpp"
+
+#include <linux/fuse.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tierfs {
+
+void RequestTable::add(Entry& entry, fuse_req_t raw, const RequestInfo& info, Subject subject) {
+    entry.raw_ = raw;
+    entry.info_ = info;
+    entry.subject_ = std::move(subject);
+    Shard& shard = shard_of(entry);
+    const MutexLock lock(shard.mutex);
+    entry.next_ = shard.first;
+    if (shard.first != nullptr) shard.first->previous_ = &entry;
+    shard.first = &entry;
+}
+
+void RequestTable::unlink(Shard& shard, Entry& entry) {
+    (entry.previous_ != nullptr ? entry.previous_->next_ : shard.first) = entry.next_;
+    if (entry.next_ != nullptr) entry.next_->previous_ = entry.previous_;
+    entry.previous_ = entry.next_ = nullptr;
+    entry.raw_ = nullptr;
+}
+
+bool RequestTable::take(Entry& entry) {
+    Shard& shard = shard_of(entry);
+    const MutexLock lock(shard.mutex);
+    if (entry.raw_ == nullptr) return false;
+    unlink(shard, entry);
+    return true;
+}
+
+bool RequestTable::mark_interrupted(std::uint64_t unique) {
+    for (Shard& shard : shards_) {
+        const MutexLock lock(shard.mutex);
+        for (Entry* entry = shard.first; entry != nullptr; entry = entry->next_) {
+            if (entry->info_.unique != unique) continue;
+            entry->interrupted_ = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+std::vector<RequestTable::Seen> RequestTable::take_if(const Wanted& wanted) {
+    std::vector<Seen> taken;
+    for (Shard& shard : shards_) {
+        const MutexLock lock(shard.mutex);
+        for (Entry* entry = shard.first; entry != nullptr;) {
+            Entry* const next = entry->next_;
+            if (wanted(entry->info_)) {
+                taken.push_back(copy(*entry));
+                unlink(shard, *entry);
+            }
+            entry = next;
+        }
+    }
+    return taken;
+}
+
+std::vector<RequestTable::Seen> RequestTable::unreported_before(RequestInfo::Clock::time_point limit,
+                                                                std::size_t most) {
+    std::vector<Seen> seen;
+    for (Shard& shard : shards_) {
+        const MutexLock lock(shard.mutex);
+        for (Entry* entry = shard.first; entry != nullptr && seen.size() < most; entry = entry->next_) {
+            if (entry->reported_ || entry->info_.since >= limit) continue;
+            entry->reported_ = true;
+            seen.push_back(copy(*entry));
+        }
+    }
+    return seen;
+}
+
+std::vector<std::pair<std::uint64_t, pid_t>> RequestTable::interrupted_or_before(
+    RequestInfo::Clock::time_point limit) {
+    std::vector<std::pair<std::uint64_t, pid_t>> found;
+    for (Shard& shard : shards_) {
+        const MutexLock lock(shard.mutex);
+        for (Entry* entry = shard.first; entry != nullptr; entry = entry->next_) {
+            if (entry->interrupted_ || entry->info_.since < limit)
+                found.emplace_back(entry->info_.unique, entry->info_.asker);
+        }
+    }
+    return found;
+}
+
+RequestTable::Summary RequestTable::summary() {
+    Summary summary;
+    for (Shard& shard : shards_) {
+        const MutexLock lock(shard.mutex);
+        for (Entry* entry = shard.first; entry != nullptr; entry = entry->next_) {
+            ++summary.under_way;
+            summary.oldest = std::min(summary.oldest, entry->info_.since);
+        }
+    }
+    return summary;
+}
+
+std::string opcode_name(std::uint32_t opcode) {
+    switch (opcode) {
+        case FUSE_LOOKUP:
+            return "LOOKUP";
+        case FUSE_GETATTR:
+            return "GETATTR";
+        case FUSE_READLINK:
+            return "READLINK";
+        case FUSE_OPEN:
+            return "OPEN";
+        case FUSE_READ:
+            return "READ";
+        case FUSE_STATFS:
+            return "STATFS";
+        case FUSE_GETXATTR:
+            return "GETXATTR";
+        case FUSE_LISTXATTR:
+            return "LISTXATTR";
+        case FUSE_OPENDIR:
+            return "OPENDIR";
+        case FUSE_READDIR:
+            return "READDIR";
+        case FUSE_READDIRPLUS:
+            return "READDIRPLUS";
+        default:
+            return "request " + std::to_string(opcode);
+    }
+}
+
+bool is_listing(std::uint32_t opcode) {
+    return opcode == FUSE_READDIR || opcode == FUSE_READDIRPLUS;
+}
+
+}  // namespace tierfs
