@@ -102,6 +102,8 @@ void Transfer::prepare(void* easy, const WireOptions& options) {
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L);
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L);
     curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, request_.fresh_connection ? 1L : 0L);
+    // After a failure the name is asked for anew: the server may have moved.
+    if (request_.fresh_connection) curl_easy_setopt(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
     if (!options.ca_bundle.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, options.ca_bundle.c_str());
     if (request_.ignore_proxy) curl_easy_setopt(easy, CURLOPT_PROXY, "");
     const auto left =
@@ -141,7 +143,14 @@ void Transfer::take_header(std::string_view line) {
     std::string name(trimmed(line.substr(0, colon)));
     std::transform(name.begin(), name.end(), name.begin(),
                    [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-    response_.headers.emplace_back(std::move(name), trimmed(line.substr(colon + 1)));
+    const auto value = trimmed(line.substr(colon + 1));
+    // Behind a reply of another length than was asked for there may be more: it would be taken for the next
+    // reply.
+    const bool wanted = response_.status == 200 || response_.status == 206;
+    if (wanted && name == "content-length" && !request_.destination.empty() &&
+        value != std::to_string(request_.destination.size()))
+        curl_easy_setopt(easy_, CURLOPT_FORBID_REUSE, 1L);
+    response_.headers.emplace_back(std::move(name), value);
 }
 
 std::size_t Transfer::on_body(char* data, std::size_t size, std::size_t count, void* self) {

@@ -27,13 +27,14 @@ from matrix import cells, contents, faults, weather, worlds  # noqa: E402  pylin
 
 LANES = 6  # mounts at a time; they wait more than they work
 CELLS = 14  # of one mount
+SKIPPED = 77  # exit status
 
 
 class Table:
     """Collects what came of the cells; any thread."""
 
     def __init__(self):
-        self.lock, self.lines = threading.Lock(), []
+        self.lock, self.lines, self.stopping = threading.Lock(), [], threading.Event()
         self.verified = self.wrong = self.failed = 0
 
     def add(self, name, access, outcome, seconds, retried, problem, verified, wrong):
@@ -82,9 +83,30 @@ def run_lane(number, lane, root, upstream, table):
     try:
         with worlds.make(kind, folder, upstream, deadline * (1 if deadline == cells.SHORT else processes.SLOWNESS)) as world:
             for row, access in some:
-                table.cell(world, row, access)
+                if not table.stopping.is_set():
+                    table.cell(world, row, access)
     except (AssertionError, OSError, RuntimeError) as error:
         table.add(f"mount of {folder.name}", "", "failed", 0, 0, f"{type(error).__name__}: {error}", 0, 0)
+
+
+def run_lanes(lanes, root, upstream, table):
+    """Also when interrupted, what is mounted is unmounted."""
+    with concurrent.futures.ThreadPoolExecutor(LANES) as pool:
+        try:
+            for future in [pool.submit(run_lane, number, lane, root, upstream, table)
+                           for number, lane in enumerate(lanes)]:
+                future.result()
+        except BaseException:
+            table.stopping.set()
+            raise
+
+
+def clean(root):
+    """Never deletes through a mount."""
+    for line in reversed(Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()):
+        if line.split()[4].startswith(f"{root}/"):
+            processes.run(["umount", "-l", line.split()[4]])
+    shutil.rmtree(root, ignore_errors=True)
 
 
 def watch(limit, root):
@@ -110,6 +132,12 @@ def main():
     options = parser.parse_args()
     if os.geteuid() != 0 or not os.access(daemon.BINARY, os.X_OK):
         sys.exit(f"matrix.py: needs root, and a tierfs program at {daemon.BINARY} (TIERFS_TEST_BINARY)")
+    lacking = [name for name in ("nginx", "openssl") if not shutil.which(name)]
+    if options.server == "rgw" and (more := servers.missing_for_rgw()):
+        lacking.append(more)
+    if lacking:
+        print(f"not installed: {', '.join(lacking)} (packaging/dependencies --test)")
+        sys.exit(SKIPPED)
     rows = [row for row in faults.rows() if re.search(options.only, row.name)]
     root = Path(tempfile.mkdtemp(prefix="faults-", dir=os.environ.get("TIERFS_TEST_ROOT") or None))
     watch(options.limit, root)
@@ -121,9 +149,7 @@ def main():
                                        for name, size in cells.files_of(row, access).items()})
         begun = time.monotonic()
         upstream = ("127.0.0.1", server.port)
-        with concurrent.futures.ThreadPoolExecutor(LANES) as pool:
-            for number, lane in enumerate(lanes_of(rows)):
-                pool.submit(run_lane, number, lane, root, upstream, table)
+        run_lanes(lanes_of(rows), root, upstream, table)
         table.show([row.name for row in rows])
         print(f"{len(table.lines)} cells in {time.monotonic() - begun:.0f} s, {table.failed} failed")
         if options.reads:
@@ -131,7 +157,7 @@ def main():
     finally:
         if server:
             server.stop()
-        shutil.rmtree(root, ignore_errors=True)
+        clean(root)
     if options.results:
         Path(options.results).write_text(json.dumps(table.lines), encoding="utf-8")
     print(f"{table.verified} verified reads, {table.wrong} wrong bytes")
