@@ -25,8 +25,10 @@ for folder in (Path(__file__).resolve().parent, Path(__file__).resolve().parents
 from harness import daemon, processes, servers  # noqa: E402  pylint: disable=wrong-import-position
 from matrix import cells, contents, faults, weather, worlds  # noqa: E402  pylint: disable=wrong-import-position
 
-LANES = 6  # mounts at a time; they wait more than they work
-CELLS = 14  # of one mount
+LANES = 8  # mounts at a time; they wait more than they work
+# Cells of one mount. Repeated requests are rationed (64, then five a second): cells that need them must not starve each
+# other.
+CELLS = {cells.SHORT: 14, cells.LONG: 8}
 SKIPPED = 77  # exit status
 
 
@@ -69,10 +71,12 @@ def lanes_of(rows):
     groups = {}
     for row in rows:
         for access in row.accesses:
-            groups.setdefault((row.world, cells.SHORT if row.lasting else cells.LONG), []).append((row, access))
+            alone = (row.name, access) if row.alone else None
+            deadline = cells.SHORT if row.lasting else cells.LONG
+            groups.setdefault((row.world, deadline, alone), []).append((row, access))
     lanes = []
-    for (kind, deadline), some in groups.items():
-        count = -(-len(some) // CELLS)
+    for (kind, deadline, _), some in groups.items():
+        count = -(-len(some) // CELLS[deadline])
         lanes += [(kind, deadline, some[at::count]) for at in range(count)]
     return sorted(lanes, key=lambda lane: (lane[1], lane[0] == "plain"))
 

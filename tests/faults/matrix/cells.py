@@ -29,7 +29,7 @@ def files_of(row, access):
     place = token(row, access)
     if access in ("stream", "random"):
         return {f"{place}/large": LARGE}
-    count = {"small": 4 if row.lasting else 12, "list": 40, "lookup": 3, "pages": PAGES}[access]
+    count = {"small": 4 if row.lasting else 6, "list": 40, "lookup": 3, "pages": PAGES}[access]
     # Names long enough for a listing or a body that is cut after some hundred bytes to be cut in its middle.
     return {f"{place}/file-{number:04}": 600 + number * 997 % 20_000 for number in range(count)}
 
@@ -135,7 +135,7 @@ def access_once(row, access, root):
     if access == "stream":
         return attempt(lambda: read_whole(root, name, size))
     chance = random.Random(place)
-    count = 8 if row.lasting else 48
+    count = 6 if row.lasting else 20
     offsets = [chance.randrange(size // BLOCK) * BLOCK for _ in range(count)]
     return together([lambda offset=offset: read_block(root, name, size, offset, offset // BLOCK % 2 == 0)
                      for offset in offsets])
