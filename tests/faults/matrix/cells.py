@@ -144,9 +144,10 @@ def access_once(row, access, root):
 def know_names(row, access, root):
     """Reads are about bytes: what they need to know of names is asked before the fault."""
     if access in ("small", "stream", "random"):
+        processes.wait_until(lambda: not attempt(lambda: len(os.listdir(root / token(row, access)))).errors, 20,
+                             "names before the fault")
         for name in files_of(row, access):
             os.stat(root / name)
-        os.listdir(root / token(row, access))
 
 
 def right_again(row, access, root):
@@ -194,7 +195,7 @@ def judge(row, access, result, after):
     elif set(result.errors) - set(wanted):
         problems.append(f"expected {' or '.join(wanted)}, got {result.outcome()}")
     # What the kernel read ahead in vain is asked for once more by the reader; a look-up asks once more after it.
-    limit = 2 * SHORT + 5 if row.lasting else 2 * LONG
+    limit = 2 * SHORT + 5 if row.short else 2 * LONG
     if result.seconds > limit * processes.SLOWNESS:
         problems.append(f"took {result.seconds:.1f} s, more than {limit} s times the slowness of the build")
     if after.errors:

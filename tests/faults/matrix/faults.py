@@ -2,8 +2,8 @@
 
 A fault's `rules` get the match of a cell: only the cell's own requests are hit. `expect` is "bytes", or names of errors
 that tierfs(8) documents for it, for all accesses or by access. `world` says what stands between tierfs and the server
-(worlds.py). Passing faults run with a long origin.deadline, for their requests have to be repeated in time even on a slow
-machine; lasting ones with a short one, for it is what ends them."""
+(worlds.py). What only origin.deadline ends runs with a short one; the rest with a long one, for its requests have to be
+answered, or repeated, in time even on a slow machine."""
 
 import dataclasses
 
@@ -25,6 +25,11 @@ class Row:
 
     def expected(self, access):
         return self.expect.get(access, self.expect["else"]) if isinstance(self.expect, dict) else self.expect
+
+    @property
+    def short(self):
+        """Whether only the deadline ends it."""
+        return self.lasting and any("ETIMEDOUT" in self.expected(access) for access in self.accesses)
 
     def begin(self, world, token):
         world.proxy.set_rules([{"name": self.name, "match": {"path": token, **self.match}, "faults": self.faults}])
