@@ -281,8 +281,8 @@ bool Client::move_to(const std::string& region) {
 }
 
 bool Client::correct_clock(std::string_view date, std::chrono::seconds used) {
-    constexpr std::chrono::seconds kTolerance{240};
     const auto alike = [](std::chrono::seconds a, std::chrono::seconds b) {
+        constexpr std::chrono::seconds kTolerance{240};
         return a - b < kTolerance && b - a < kTolerance;
     };
     const auto server = http::parse_http_date(date);
