@@ -32,7 +32,9 @@ class Row:
         return self.lasting and any("ETIMEDOUT" in self.expected(access) for access in self.accesses)
 
     def begin(self, world, token):
-        world.proxy.set_rules([{"name": self.name, "match": {"path": token, **self.match}, "faults": self.faults}])
+        # A read that fails makes tierfs ask for the name again: that is another access than the cell's.
+        kind = {"kind": "get"} if token.rpartition(".")[2] in READS else {}
+        world.proxy.set_rules([{"name": self.name, "match": {"path": token, **kind, **self.match}, "faults": self.faults}])
 
     def end(self, world):
         world.proxy.set_rules([])
