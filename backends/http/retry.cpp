@@ -18,6 +18,8 @@ bool worth_repeating(const Response& response) {
         case Failure::reset:
         case Failure::truncated:
             return true;
+        case Failure::protocol:  // the rest of an earlier reply, for it was HTTP before
+            return response.reused_connection;
         case Failure::none:
             break;
         default:

@@ -10,7 +10,8 @@
 namespace tierfs::http {
 
 /// Whether the same request may be answered better next time: 429, 500, 502, 503, 504 and broken connections.
-/// Certificates, oversized bodies and what is not HTTP stay as they are.
+/// Certificates, oversized bodies and what is not HTTP stay as they are, but for what is not HTTP any more:
+/// on a connection that was used before.
 bool worth_repeating(const Response& response);
 
 /// 429 and 503: the server asks for less.

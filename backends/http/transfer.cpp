@@ -97,6 +97,8 @@ void Transfer::prepare(void* easy, const WireOptions& options) {
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L);
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L);
     curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, request_.fresh_connection ? 1L : 0L);
+    // After a failure the name is asked for anew: the server may have moved.
+    if (request_.fresh_connection) curl_easy_setopt(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
     if (!options.ca_bundle.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, options.ca_bundle.c_str());
     if (request_.ignore_proxy) curl_easy_setopt(easy, CURLOPT_PROXY, "");
     const auto left =
@@ -117,8 +119,20 @@ std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count,
     transfer->last_progress_ = Clock::now();
     transfer->header_bytes_ += size * count;
     if (transfer->header_bytes_ > kHeaderLimit) return 0;
-    take_header_line(transfer->response_, {data, size * count});
+    const std::string_view line(data, size * count);
+    take_header_line(transfer->response_, line);
+    if (line == "\r\n" || line == "\n") transfer->head_is_here();
     return size * count;
+}
+
+void Transfer::head_is_here() {
+    // Behind a reply of another length than was asked for there may be more: it would be taken for the next
+    // reply.
+    const bool wanted = response_.status == 200 || response_.status == 206;
+    const auto length = response_.header("content-length");
+    if (wanted && !length.empty() && !request_.destination.empty() &&
+        length != std::to_string(request_.destination.size()))
+        curl_easy_setopt(easy_, CURLOPT_FORBID_REUSE, 1L);
 }
 
 std::size_t Transfer::on_body(char* data, std::size_t size, std::size_t count, void* self) {

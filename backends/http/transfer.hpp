@@ -47,6 +47,7 @@ class Transfer {
   private:
     static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self);
     static std::size_t on_body(char* data, std::size_t size, std::size_t count, void* self);
+    void head_is_here();
     bool take_body(std::string_view data);
 
     Request request_;

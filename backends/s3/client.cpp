@@ -63,6 +63,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
         const auto aim = client_.aim();
         what_ = describe(aim.target);
         credentials_ = std::move(credentials);
+        skew_ = aim.skew;
         auto request = make_request(aim);
         ++attempt_;
         auto& counters = client_.counters_;
@@ -165,7 +166,8 @@ class Client::Running : public std::enable_shared_from_this<Running> {
     }
 
     bool adjust_clock(const http::Response& response) {
-        if (adjusted_ || client_.provider_ == nullptr || !client_.correct_clock(response.header("date")))
+        if (adjusted_ || client_.provider_ == nullptr ||
+            !client_.correct_clock(response.header("date"), skew_))
             return false;
         adjusted_ = true;
         repair();
@@ -223,6 +225,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
     Client& client_;
     Operation operation_;
     Credentials credentials_;
+    std::chrono::seconds skew_{0};  ///< what the last attempt was signed with
     std::string what_;
     std::optional<Error> last_error_;
     unsigned attempt_ = 0;
@@ -278,15 +281,18 @@ bool Client::move_to(const std::string& region) {
     return true;
 }
 
-bool Client::correct_clock(std::string_view date) {
-    constexpr std::chrono::seconds kTolerance{240};
+bool Client::correct_clock(std::string_view date, std::chrono::seconds used) {
+    const auto alike = [](std::chrono::seconds a, std::chrono::seconds b) {
+        constexpr std::chrono::seconds kTolerance{240};
+        return a - b < kTolerance && b - a < kTolerance;
+    };
     const auto server = http::parse_http_date(date);
     if (!server) return false;
     const auto offset = std::chrono::seconds(*server - WallClock::to_time_t(WallClock::now()));
+    if (alike(offset, used)) return false;  // it was the server's time: that is not why it was refused
     {
         const MutexLock lock(mutex_);
-        const auto change = offset - aim_.skew;
-        if (change < kTolerance && change > -kTolerance) return false;
+        if (alike(offset, aim_.skew)) return true;  // another operation was first
         aim_.skew = offset;
     }
     log::warning("S3: this machine's clock differs from the server's by " + std::to_string(offset.count()) +

@@ -71,7 +71,8 @@ class Client {
 
     [[nodiscard]] Aim aim() TIERFS_EXCLUDES(mutex_);
     bool move_to(const std::string& region) TIERFS_EXCLUDES(mutex_);
-    bool correct_clock(std::string_view date) TIERFS_EXCLUDES(mutex_);
+    /// `used`: what the refused request was signed with. Whether signing again is worth it.
+    bool correct_clock(std::string_view date, std::chrono::seconds used) TIERFS_EXCLUDES(mutex_);
     void remember_good(const Credentials& used) TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] bool brought_good(const Credentials& used) TIERFS_EXCLUDES(mutex_);
     double random() TIERFS_EXCLUDES(mutex_);

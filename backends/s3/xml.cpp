@@ -13,6 +13,7 @@ namespace {
 // Keys are bytes: a key of blanks is a key, and line ends stay what they are. Entities of a DTD are never
 // expanded.
 constexpr unsigned kParse = (pugi::parse_default | pugi::parse_ws_pcdata_single) & ~pugi::parse_eol;
+constexpr unsigned kParseListing = kParse | pugi::parse_doctype;
 
 constexpr std::size_t kErrorTextLimit = 500;
 
@@ -79,10 +80,14 @@ std::optional<std::int64_t> parse_iso_time(std::string_view text) {
 
 Result<Listing> parse_listing(std::string_view body) {
     pugi::xml_document document;
-    const auto parsed = document.load_buffer(body.data(), body.size(), kParse, pugi::encoding_utf8);
+    const auto parsed = document.load_buffer(body.data(), body.size(), kParseListing, pugi::encoding_utf8);
     if (!parsed)
         return fail(EIO, std::string("the listing is not XML: ") + parsed.description() + " at byte " +
                              std::to_string(parsed.offset));
+    for (const auto& child : document.children()) {
+        // S3 sends none, and keys that were written with its entities would be other keys.
+        if (child.type() == pugi::node_doctype) return fail(EIO, "the listing holds a document type");
+    }
     const auto root = document.child("ListBucketResult");
     if (!root) {
         const auto error = parse_error(body);

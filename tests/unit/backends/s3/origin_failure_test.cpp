@@ -110,6 +110,33 @@ TEST_F(S3OriginFailure, AClockInTheYear9999IsHandled) {
     EXPECT_EQ(*read(*open(server)), kContent);
 }
 
+TEST_F(S3OriginFailure, AWrongClockIsCorrectedForAllThatAreUnderWay) {
+    settings_.s3_anonymous = false;
+    environment_["AWS_ACCESS_KEY_ID"] = "AK";
+    environment_["AWS_SECRET_ACCESS_KEY"] = "SK";
+    std::atomic<Origin*> opened{nullptr};
+    ScriptedServer server([&](const ReceivedRequest& request) {
+        if (request.header("x-amz-date").starts_with("2001")) return good(request);
+        // No reply before all have been signed with the wrong time.
+        const auto limit = std::chrono::steady_clock::now() + 20s;
+        while (opened.load()->stats().get < 3 && std::chrono::steady_clock::now() < limit)
+            std::this_thread::sleep_for(1ms);
+        auto reply = error(403, "RequestTimeTooSkewed");
+        reply.headers = {{"Date", "Wed, 05 Sep 2001 10:00:00 GMT"}};
+        return reply;
+    });
+    auto origin = open(server);
+    opened = origin.get();
+    std::vector<std::thread> readers;
+    for (int i = 0; i < 3; ++i) {
+        readers.emplace_back([&] {
+            const auto found = read(*origin);
+            EXPECT_TRUE(found) << found.error().message;
+        });
+    }
+    for (auto& reader : readers) reader.join();
+}
+
 TEST_F(S3OriginFailure, AnExpiredKeyIsRenewedOnce) {
     ScriptedServer keys([n = 0](const ReceivedRequest&) mutable {
         return Reply{200, {}, "{\"AccessKeyId\":\"K" + std::to_string(n++) + "\",\"SecretAccessKey\":\"S\"}"};
