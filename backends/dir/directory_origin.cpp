@@ -15,6 +15,7 @@
 #include "backends/dir/beneath.hpp"
 #include "backends/dir/read_pool.hpp"
 #include "backends/disk/file_descriptor.hpp"
+#include "config/fault_point.hpp"
 #include "config/mutex.hpp"
 
 namespace tierfs {
@@ -61,6 +62,8 @@ class PartialListings {
 };
 
 Result<std::vector<std::string>> sorted_names(FileDescriptor descriptor, const std::string& path) {
+    if (const int code = TIERFS_FAULT("dir.readdir"); code != 0)
+        return fail(system_error(code, "directory '" + path + "'"));
     DIR* const raw = ::fdopendir(descriptor.get());
     if (raw == nullptr) return fail(system_error(errno, "directory '" + path + "'"));
     descriptor.release();  // closedir closes it
@@ -103,7 +106,8 @@ class DirectoryOrigin final : public Origin {
         const auto opened = open_beneath(root_.get(), path, O_PATH | O_NOFOLLOW);
         if (!opened) return fail(opened.error());
         struct stat status {};
-        if (::fstat(opened->get(), &status) != 0) return fail(system_error(errno, "'" + path + "'"));
+        if (TIERFS_FAULT_CALL("dir.stat", ::fstat(opened->get(), &status)) != 0)
+            return fail(system_error(errno, "'" + path + "'"));
         BeneathStat result = to_attributes(status);
         if (result.is_special) return fail(ENOENT, "'" + path + "' is neither file, directory nor symlink");
         result.attributes.mode = acls_.mode_of(opened->get(), status);
@@ -117,7 +121,8 @@ class DirectoryOrigin final : public Origin {
         const auto opened = open_beneath(root_.get(), path, O_PATH | O_NOFOLLOW);
         if (!opened) return fail(opened.error());
         std::array<char, PATH_MAX> target{};
-        const ssize_t length = ::readlinkat(opened->get(), "", target.data(), target.size());
+        const ssize_t length =
+            TIERFS_FAULT_CALL("dir.readlink", ::readlinkat(opened->get(), "", target.data(), target.size()));
         if (length < 0) return fail(system_error(errno == ENOENT ? EINVAL : errno, "symlink '" + path + "'"));
         return std::string(target.data(), static_cast<std::size_t>(length));
     }
@@ -184,7 +189,8 @@ Result<ListPage> DirectoryOrigin::list(const std::string& path, const std::strin
     for (; listing->position < end; ++listing->position) {
         const std::string& name = listing->names[listing->position];
         struct stat status {};
-        if (::fstatat(directory.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (TIERFS_FAULT_CALL("dir.entry",
+                              ::fstatat(directory.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW)) != 0) {
             if (errno == ENOENT) continue;  // removed meanwhile
             return fail(system_error(errno, "'" + name + "' in directory '" + path + "'"));
         }
@@ -206,7 +212,8 @@ Result<ListPage> DirectoryOrigin::list(const std::string& path, const std::strin
 
 Result<void> DirectoryOrigin::expect_version(int descriptor, const OriginRead& request) {
     struct stat status {};
-    if (::fstat(descriptor, &status) != 0) return fail(system_error(errno, "'" + request.path + "'"));
+    if (TIERFS_FAULT_CALL("dir.version", ::fstat(descriptor, &status)) != 0)
+        return fail(system_error(errno, "'" + request.path + "'"));
     const BeneathStat now = to_attributes(status);
     if (now.is_special || now.attributes.kind != ObjectKind::file ||
         now.attributes.version != request.version) {
@@ -224,7 +231,8 @@ Result<void> DirectoryOrigin::read_now(const OriginRead& request) const {
     std::span<std::byte> rest = request.destination;
     auto offset = static_cast<off_t>(request.offset);
     while (!rest.empty()) {
-        const ssize_t got = ::pread(opened->get(), rest.data(), rest.size(), offset);
+        const ssize_t got = TIERFS_FAULT_CALL(
+            "dir.read", ::pread(opened->get(), rest.data(), TIERFS_FAULT_SHORT(rest.size()), offset));
         if (got < 0) {
             if (errno == EINTR) continue;
             return fail(system_error(errno, "reading '" + request.path + "' in the source directory"));
@@ -241,7 +249,7 @@ Result<void> DirectoryOrigin::read_now(const OriginRead& request) const {
 Result<std::unique_ptr<Origin>> open_directory_origin(const Settings& settings, const std::string& path) {
     const std::unique_ptr<char, void (*)(void*)> real(::realpath(path.c_str(), nullptr), ::free);
     if (!real) return fail(system_error(errno, "source directory '" + path + "'"));
-    FileDescriptor root(::open(real.get(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    FileDescriptor root(TIERFS_FAULT_CALL("dir.root", ::open(real.get(), O_PATH | O_DIRECTORY | O_CLOEXEC)));
     if (!root) return fail(system_error(errno, "source directory '" + path + "'"));
     const unsigned threads = std::clamp(settings.origin_connections, 1U, kMaxReadThreads);
     return std::make_unique<DirectoryOrigin>(std::move(root), std::string(real.get()), threads);

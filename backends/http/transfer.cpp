@@ -1,10 +1,13 @@
 #include "backends/http/transfer.hpp"
 
 #include <curl/curl.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+
+#include "config/fault_point.hpp"
 
 namespace tierfs::http {
 namespace {
@@ -48,6 +51,13 @@ Failure failure_of(CURLcode code, std::string_view detail) {
         default:
             return Failure::protocol;
     }
+}
+
+/// What a fault point does: the peer is gone in the middle.
+[[maybe_unused]] void cut_connection(CURL* easy) {
+    curl_socket_t socket = CURL_SOCKET_BAD;
+    curl_easy_getinfo(easy, CURLINFO_ACTIVESOCKET, &socket);
+    if (socket != CURL_SOCKET_BAD) ::shutdown(socket, SHUT_RDWR);
 }
 
 void set_method(CURL* easy, const Request& request) {
@@ -120,6 +130,7 @@ std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count,
     auto* transfer = static_cast<Transfer*>(self);
     transfer->last_progress_ = Clock::now();
     transfer->header_bytes_ += size * count;
+    if (TIERFS_FAULT("http.header") != 0) cut_connection(transfer->easy_);
     if (transfer->header_bytes_ > kHeaderLimit) return 0;
     transfer->take_header({data, size * count});
     return size * count;
@@ -147,6 +158,7 @@ void Transfer::take_header(std::string_view line) {
 std::size_t Transfer::on_body(char* data, std::size_t size, std::size_t count, void* self) {
     auto* transfer = static_cast<Transfer*>(self);
     transfer->last_progress_ = Clock::now();
+    if (TIERFS_FAULT("http.body") != 0) cut_connection(transfer->easy_);
     return transfer->take_body({data, size * count}) ? size * count : 0;
 }
 
@@ -168,6 +180,7 @@ void Transfer::conclude(int code) {
     long connects = 1;
     curl_easy_getinfo(easy_, CURLINFO_NUM_CONNECTS, &connects);
     response_.reused_connection = connects == 0;
+    if (TIERFS_FAULT("http.end") != 0) code = CURLE_RECV_ERROR;
     if (code == CURLE_OK) return;
     const auto curl_code = static_cast<CURLcode>(code);
     const std::string_view said(error_.data());

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "config/fault_point.hpp"
 #include "config/log.hpp"
 #include "fs/daemon/cache_directory.hpp"
 #include "fs/daemon/daemon.hpp"
@@ -91,7 +92,7 @@ Result<void> Supervisor::start() {
     if (!ends) return fail(ends.error());
     log::flush();
     const auto supervisor = ::getpid();
-    daemon_ = ::fork();
+    daemon_ = TIERFS_FAULT_CALL("supervisor.fork", ::fork());
     if (daemon_ < 0) return fail(system_error(errno, "fork"));
     if (daemon_ == 0) {
         ends->first.close();

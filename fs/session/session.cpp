@@ -11,6 +11,7 @@
 #include <chrono>
 #include <utility>
 
+#include "config/fault_point.hpp"
 #include "config/log.hpp"
 
 namespace tierfs {
@@ -151,7 +152,8 @@ void Session::serve() {
 }
 
 bool Session::receive(std::span<std::byte> buffer) {
-    const ssize_t size = ::read(::fuse_session_fd(session_), buffer.data(), buffer.size());
+    const ssize_t size =
+        TIERFS_FAULT_CALL("fuse.read", ::read(::fuse_session_fd(session_), buffer.data(), buffer.size()));
     if (size < 0) {
         if (errno == EINTR || errno == EAGAIN || errno == ENOENT) return true;  // ENOENT: given up meanwhile
         if (errno != ENODEV && errno != ECONNABORTED) {
@@ -183,7 +185,7 @@ ssize_t Session::write_reply(int descriptor, iovec* vector, int count) {
             return write_init_reply(descriptor, vector);
         }
     }
-    return ::writev(descriptor, vector, count);
+    return TIERFS_FAULT_CALL("fuse.reply", ::writev(descriptor, vector, count));
 }
 
 ssize_t Session::write_init_reply(int descriptor, const iovec* vector) {
@@ -191,7 +193,8 @@ ssize_t Session::write_init_reply(int descriptor, const iovec* vector) {
     std::memcpy(body.data(), vector[1].iov_base, body.size());
     patch_init_reply(body, init_offer_);
     std::array<iovec, 2> patched{vector[0], iovec{body.data(), body.size()}};
-    const auto written = ::writev(descriptor, patched.data(), static_cast<int>(patched.size()));
+    const auto written = TIERFS_FAULT_CALL(
+        "fuse.init", ::writev(descriptor, patched.data(), static_cast<int>(patched.size())));
     const int code = errno;
     {
         const MutexLock lock(mutex_);

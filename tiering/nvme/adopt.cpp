@@ -6,6 +6,7 @@
 #include <system_error>
 #include <tuple>
 
+#include "config/fault_point.hpp"
 #include "config/log.hpp"
 #include "tiering/extent/scan.hpp"
 
@@ -28,7 +29,8 @@ struct FileStat {
 
 std::optional<FileStat> stat_file(const fs::path& path, bool preallocated) {
     struct stat status {};
-    if (::lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+    if (TIERFS_FAULT_CALL("nvme.scan.stat", ::lstat(path.c_str(), &status)) != 0 || !S_ISREG(status.st_mode))
+        return std::nullopt;
     const auto allocated = static_cast<std::uint64_t>(status.st_blocks) * 512;
     const auto size = static_cast<std::uint64_t>(status.st_size);
     return FileStat{preallocated ? std::max(allocated, size) : allocated,
@@ -37,6 +39,7 @@ std::optional<FileStat> stat_file(const fs::path& path, bool preallocated) {
 
 void find_extents(const NvmeCore& core, std::vector<Found>& found, std::uint64_t& next,
                   std::error_code& error) {
+    if (TIERFS_FAULT_CODE("nvme.scan.extents", error)) return;
     for (fs::directory_iterator at(core.catalog.extents_dir(), error), end; !error && at != end;
          at.increment(error)) {
         const auto name = parse_extent_file_name(at->path().filename().native());
@@ -56,7 +59,7 @@ void find_file(const fs::path& path, std::vector<Found>& found) {
     const auto partner = stat_file(fs::path(path).replace_extension(data ? ".sums" : ".data"), false);
     if (!partner) {
         std::error_code ignored;  // tried again at the next start
-        fs::remove(path, ignored);
+        if (!TIERFS_FAULT_CODE("nvme.scan.unlink", ignored)) fs::remove(path, ignored);
         return;
     }
     const auto status = stat_file(path, false);
@@ -65,10 +68,12 @@ void find_file(const fs::path& path, std::vector<Found>& found) {
 }
 
 void find_files(const NvmeCore& core, std::vector<Found>& found, std::error_code& error) {
+    if (TIERFS_FAULT_CODE("nvme.scan.files", error)) return;
     for (fs::directory_iterator at(core.catalog.files_dir(), error), end; !error && at != end;
          at.increment(error)) {
         std::error_code inner;
         if (at->path().filename().native().size() != 2) continue;
+        if (TIERFS_FAULT_CODE("nvme.scan.folder", inner)) continue;
         if (at->symlink_status(inner).type() != fs::file_type::directory) continue;
         std::vector<fs::path> paths;  // complete before files are unlinked
         for (fs::directory_iterator file(at->path(), inner), last; !inner && file != last;
@@ -161,7 +166,7 @@ void adopt_file(NvmeCore& core, SpaceKeeper& space, const Unit& unit) {
 
 Result<void> make_folders(const NvmeCore& core) {
     for (const auto& folder : {core.catalog.extents_dir(), core.catalog.files_dir()}) {
-        if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+        if (TIERFS_FAULT_CALL("nvme.folder", ::mkdir(folder.c_str(), 0700)) != 0 && errno != EEXIST) {
             return fail(system_error(errno, folder.native()));
         }
     }
