@@ -162,6 +162,7 @@ class Mounts(Suite):
         super().__init__(f"mount-{preset}", budget, f"mount tests with the {preset} build")
         self.preset, self.pattern, self.marks, self.needs = preset, pattern, marks, (preset,)
         self.slowness, self.full = slowness, full
+        self.tests = TOP / "tests/mount"
 
     def execute(self, results, failed_builds):
         program = TOP / "build" / self.preset / "tierfs"
@@ -179,7 +180,7 @@ class Mounts(Suite):
                "TIERFS_TEST_BUILD": self.preset, "PYTHONDONTWRITEBYTECODE": "1"}
         if self.full:
             env["TIERFS_TEST_FULL"] = "1"
-        outcome = self.call(words, env=env, cwd=TOP / "tests/mount", grace=120)
+        outcome = self.call(words, env=env, cwd=self.tests, grace=120)
         if report.exists():
             self.add_report(results, report)
         if outcome.status is None:

@@ -1,5 +1,6 @@
 """The suites of a run, in order: what is quick and what fails most first."""
 
+from faults import Faults
 from kinds import Build, Format, Mounts, Unit
 from tidy import Tidy
 
@@ -27,10 +28,14 @@ def all_suites(options, pattern):
         Build("asan", ("tierfs", "iobench", "unit_tests"), 900, options.jobs),
         Unit("asan", 300 * times, pattern, ASAN),
         Mounts("asan", 720 * times, pattern, "not release_only", 3, options.full),
+        Faults("fault-points", "points", "asan", 150 * times, 3, options.full),
+        Faults("stale-cache", "stale", "asan", 120 * times, 3, options.full),
+        Faults("crash", "crash", "asan", 240 * times, 3, options.full),
         Tidy(options.full, options.jobs),
         Build("tsan", ("tierfs", "unit_tests"), 900, options.jobs),
         Unit("tsan", 420 * times, pattern, TSAN),
         Mounts("tsan", 300 * times, pattern, "tsan", 4, options.full),
         Build("release", ("tierfs", "iobench"), 600, options.jobs),
         Mounts("release", 300 * times, pattern, "release or release_only", 1, options.full),
+        Faults("crash-release", "crash", "release", 120 * times, 1, options.full, "release"),
     ]
