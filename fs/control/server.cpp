@@ -133,14 +133,17 @@ bool ControlServer::wait_for(int descriptor, short events, std::chrono::steady_c
 void ControlServer::run() {
     while (true) {
         std::array<pollfd, 2> wanted{pollfd{listener_.get(), POLLIN, 0}, pollfd{wake_.get(), POLLIN, 0}};
-        if (TIERFS_FAULT_CALL("control.poll", ::poll(wanted.data(), wanted.size(), -1)) < 0 && errno != EINTR)
+        if (TIERFS_FAULT_CALL("control.poll", ::poll(wanted.data(), wanted.size(), -1)) < 0 &&
+            errno != EINTR) {
+            log::error(system_error(errno, path_).message + ": `tierfs status` works no more");
             return;
+        }
         if (wanted[1].revents != 0) return;
         const FileDescriptor client(TIERFS_FAULT_CALL(
             "control.accept", ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
         if (!client) {
-            // Out of descriptors: the connection stays in the queue, so do not spin on it.
-            if (errno == EMFILE || errno == ENFILE)
+            // Out of descriptors, or of memory: the connection stays in the queue, so do not spin on it.
+            if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
                 std::this_thread::sleep_for(std::chrono::milliseconds(100));
             continue;
         }

@@ -46,13 +46,15 @@ std::string pid_in(int descriptor) {
     return pid.substr(0, pid.find('\n'));
 }
 
-bool lock_within(int descriptor, std::chrono::milliseconds patience) {
+/// EBUSY: somebody else has held it all the time.
+int lock_within(int descriptor, std::chrono::milliseconds patience) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
     while (TIERFS_FAULT_CALL("lock.take", ::flock(descriptor, LOCK_EX | LOCK_NB)) != 0) {
-        if (std::chrono::steady_clock::now() >= deadline) return false;
+        if (errno != EWOULDBLOCK && errno != EINTR) return errno;
+        if (std::chrono::steady_clock::now() >= deadline) return EBUSY;
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
-    return true;
+    return 0;
 }
 
 Result<FileDescriptor> lock_folder(const fs::path& folder, std::chrono::milliseconds patience) {
@@ -60,9 +62,11 @@ Result<FileDescriptor> lock_folder(const fs::path& folder, std::chrono::millisec
     FileDescriptor file(TIERFS_FAULT_CALL(
         "lock.open", ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)));
     if (!file) return fail(system_error(errno, path.string()));
-    if (!lock_within(file.get(), patience)) {
+    const int refused = lock_within(file.get(), patience);
+    if (refused == EBUSY) {
         return fail(EBUSY, folder.string() + " is in use by another tierfs mount, pid " + pid_in(file.get()));
     }
+    if (refused != 0) return fail(system_error(refused, path.string() + ": lock"));
     const auto pid = std::to_string(::getpid()) + "\n";
     if (TIERFS_FAULT_CALL("lock.truncate", ::ftruncate(file.get(), 0)) != 0 ||
         TIERFS_FAULT_CALL("lock.write", ::pwrite(file.get(), pid.data(), TIERFS_FAULT_SHORT(pid.size()),

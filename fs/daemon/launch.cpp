@@ -139,6 +139,7 @@ int wait_for_mount(const Settings& settings, pid_t supervisor, Channel& channel,
         return failed(answers.error().message);
     }
     if (!message) {
+        give_up(supervisor, signals);  // it is gone, or there is nothing more to be heard of it
         return failed("the start of the mount broke off" +
                       (settings.log_file.empty() ? std::string{} : ": see " + settings.log_file));
     }

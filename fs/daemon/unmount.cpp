@@ -126,13 +126,18 @@ Result<FuseMount> mount_fuse(const Settings& settings) {
                     settings.mountpoint + " could not be mounted: " + (why.empty() ? "libfuse failed" : why));
     }
     FuseMount mount;
+    const auto undo = [&settings](Error error) {
+        ::umount2(settings.mountpoint.c_str(),
+                  UMOUNT_NOFOLLOW | MNT_DETACH);  // a dead mount is worse than none
+        return fail(std::move(error));
+    };
     // The session is only a handle here: the daemon makes its own. Destroying it would close the descriptor.
     mount.device.reset(
         TIERFS_FAULT_CALL("fuse.device", ::fcntl(::fuse_session_fd(session), F_DUPFD_CLOEXEC, 3)));
     ::fuse_session_destroy(session);
-    if (!mount.device) return fail(system_error(errno, "/dev/fuse"));
+    if (!mount.device) return undo(system_error(errno, "/dev/fuse"));
     auto number = device_of(settings.mountpoint);
-    if (!number) return fail(number.error());
+    if (!number) return undo(number.error());
     mount.number = *number;
     return mount;
 }

@@ -144,10 +144,7 @@ void Session::serve() {
         }
     }
     ::pthread_sigmask(SIG_BLOCK, &wake, nullptr);
-    if (!stopping_.load()) {
-        const std::uint64_t one = 1;
-        [[maybe_unused]] const auto written = ::write(ended_.get(), &one, sizeof(one));
-    }
+    if (!stopping_.load()) tell_end();
     running_.fetch_sub(1);
 }
 
@@ -185,7 +182,36 @@ ssize_t Session::write_reply(int descriptor, iovec* vector, int count) {
             return write_init_reply(descriptor, vector);
         }
     }
-    return TIERFS_FAULT_CALL("fuse.reply", ::writev(descriptor, vector, count));
+    const ssize_t written = TIERFS_FAULT_CALL("fuse.reply", ::writev(descriptor, vector, count));
+    if (written < 0 && errno != ENOENT && errno != ENODEV && errno != ECONNABORTED) {
+        reply_lost(descriptor, *vector);
+    }
+    return written;
+}
+
+// The kernel did not take a reply (no memory for it, say), and whoever waits for it would wait for good: an
+// error is smaller. If that fails too the mount ends, which tells all. Keeps errno.
+void Session::reply_lost(int descriptor, const iovec& first) {
+    const int code = errno;
+    fuse_out_header header{};
+    if (first.iov_len < sizeof(header)) return;
+    std::memcpy(&header, first.iov_base, sizeof(header));
+    if (header.unique != 0) {  // else it is a notification: nobody waits
+        log::error(system_error(code, "a reply to the kernel").message);
+        header.error = -EIO;
+        header.len = sizeof(header);
+        iovec only{&header, sizeof(header)};
+        if (TIERFS_FAULT_CALL("fuse.reply.error", ::writev(descriptor, &only, 1)) < 0 && errno != ENOENT) {
+            log::error(system_error(errno, "an error as a reply to the kernel").message + ": the mount ends");
+            tell_end();
+        }
+    }
+    errno = code;
+}
+
+void Session::tell_end() const {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(ended_.get(), &one, sizeof(one));
 }
 
 ssize_t Session::write_init_reply(int descriptor, const iovec* vector) {
@@ -196,7 +222,7 @@ ssize_t Session::write_init_reply(int descriptor, const iovec* vector) {
     const auto written = TIERFS_FAULT_CALL(
         "fuse.init", ::writev(descriptor, patched.data(), static_cast<int>(patched.size())));
     const int code = errno;
-    {
+    if (written >= 0) {
         const MutexLock lock(mutex_);
         initialised_ = true;
         initialised_changed_.notify_all();

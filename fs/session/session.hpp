@@ -79,6 +79,9 @@ class Session {
     bool receive(std::span<std::byte> buffer);
     ssize_t write_reply(int descriptor, iovec* vector, int count);
     ssize_t write_init_reply(int descriptor, const iovec* vector);
+    void reply_lost(int descriptor, const iovec& first);
+    /// The mount must be given up: ended() becomes readable.
+    void tell_end() const;
 
     SessionHandlers handlers_;
     fuse_session* session_ = nullptr;

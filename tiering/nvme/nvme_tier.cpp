@@ -65,6 +65,7 @@ Result<void> NvmeTierImpl::start() {
         TIERFS_FAULT_CALL("nvme.lock.open", ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
     if (!lock_) return fail(system_error(errno, path.native()));
     if (TIERFS_FAULT_CALL("nvme.lock.take", ::flock(lock_.get(), LOCK_EX | LOCK_NB)) != 0) {
+        if (errno != EWOULDBLOCK) return fail(system_error(errno, path.native() + ": lock"));
         return fail(EBUSY, path.native() + ": another tierfs uses this cache; give each its own folder");
     }
     auto found = find_units(core_);

@@ -20,13 +20,15 @@ SAMPLE = 16  # points of a default run, others with each commit
 UNREACHED = {
     "fuse.abort": "only when a daemon hangs; tests/mount/test_faults.py has one that does",
     "index.mark": "only when RocksDB finds a damaged block; hit by EXTRA",
+    "fuse.reply.error": "only when a reply has failed; hit by EXTRA",
     "fuse.notify": "only when an entry that the kernel knows has changed at the origin in time",
 }
 # What must fail first for a point to be reached.
-EXTRA = {"index.mark": "index.get:2:error=EBADMSG;"}
+EXTRA = {"index.mark": "index.get:2:error=EBADMSG;", "fuse.reply.error": "fuse.reply:5+:error=ENOMEM;"}
 # Points whose failure need not be told: nothing is lost, or somebody is told who asked.
 QUIET = {
     "cache.note": "a file for who looks around in the cache",
+    "dir.acl": "the group's permissions are then none: less, never more",
     "fuse.readahead": "only slower",
     "fuse.notify": "metadata.ttl covers it",
 }
