@@ -156,7 +156,7 @@ def extents_of_before(cache, old):
 def backing_data(cache, _old):
     for path in backing(cache, ".data"):
         for block in range(0, path.stat().st_size, 1 << 20):
-            flip(path, block + 77)
+            flip(path, min(block + 77, path.stat().st_size - 1))
     return "counted"
 
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import damage
-from harness import daemon, data
+from harness import daemon, data, processes
 
 FIELDS = list(damage.CHUNK_FIELDS)
 DAMAGES = {
@@ -109,6 +109,8 @@ def test_another_version_in_place(mount, folder):
 
     def read(expected):
         m = mount(origin, {**options(cache), "metadata.ttl": "1s"})
+        # The old version may be shown for metadata.ttl.
+        processes.wait_until(lambda: data.read_cold(m.path / name) == expected, timeout=15, what="the version of now")
         data.expect_same(data.read_cold(m.path / name), expected, name)
         m.umount()
         return {path.suffix: path for path in cache.glob("*/files/*/*")}
