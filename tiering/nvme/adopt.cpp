@@ -27,10 +27,18 @@ struct FileStat {
     std::int64_t modified_ns = 0;
 };
 
+/// What is not known is not counted either: nvme.limit then holds for the rest.
+void left_alone(const fs::path& path, int code) {
+    log::warning("NVMe tier: left alone until the next start: " + system_error(code, path.native()).message);
+}
+
 std::optional<FileStat> stat_file(const fs::path& path, bool preallocated) {
     struct stat status {};
-    if (TIERFS_FAULT_CALL("nvme.scan.stat", ::lstat(path.c_str(), &status)) != 0 || !S_ISREG(status.st_mode))
+    if (TIERFS_FAULT_CALL("nvme.scan.stat", ::lstat(path.c_str(), &status)) != 0) {
+        if (errno != ENOENT) left_alone(path, errno);
         return std::nullopt;
+    }
+    if (!S_ISREG(status.st_mode)) return std::nullopt;
     const auto allocated = static_cast<std::uint64_t>(status.st_blocks) * 512;
     const auto size = static_cast<std::uint64_t>(status.st_size);
     return FileStat{preallocated ? std::max(allocated, size) : allocated,
@@ -73,8 +81,10 @@ void find_files(const NvmeCore& core, std::vector<Found>& found, std::error_code
          at.increment(error)) {
         std::error_code inner;
         if (at->path().filename().native().size() != 2) continue;
-        if (TIERFS_FAULT_CODE("nvme.scan.folder", inner)) continue;
-        if (at->symlink_status(inner).type() != fs::file_type::directory) continue;
+        const bool folder = !TIERFS_FAULT_CODE("nvme.scan.folder", inner) &&
+                            at->symlink_status(inner).type() == fs::file_type::directory;
+        if (inner) left_alone(at->path(), inner.value());
+        if (!folder) continue;
         std::vector<fs::path> paths;  // complete before files are unlinked
         for (fs::directory_iterator file(at->path(), inner), last; !inner && file != last;
              file.increment(inner)) {
@@ -117,7 +127,11 @@ void adopt_extent(NvmeCore& core, const Unit& unit) {
     const std::uint64_t number = unit.id.low;
     Catalog::Lookup lookup;
     const auto handle = core.catalog.extent_of_number(number, lookup);
-    if (!handle) return;
+    if (!handle) {
+        if (!lookup.gone)
+            left_alone(core.catalog.extent_path(number, core.catalog.uuid(number)), lookup.error);
+        return;
+    }
     const ExtentUuid uuid = core.catalog.uuid(number);
     const auto from = first_unrecorded(core, number, uuid, handle->file);
     if (!from) return;

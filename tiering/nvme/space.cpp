@@ -70,6 +70,8 @@ void SpaceKeeper::erase_entries(const Victim& victim) {
         file = &victim.extent->file;
     } else if (auto result = DiskFile::open(core_.catalog.extent_path(number, victim.uuid), {})) {
         file = &opened.emplace(std::move(*result));
+    } else {
+        log::warning("NVMe tier: " + result.error().message);
     }
     if (file == nullptr) return;  // its records are erased when somebody asks for them
     auto batch = core_.index.batch();

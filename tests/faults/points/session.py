@@ -64,7 +64,7 @@ class Session:
         self.list_file = self.folder / "faults"
         self.failures, self.notes = [], []
         self.slow = 0  # calls that failed after a while
-        self.mounts = []
+        self.mounts, self.registry = [], []
         self.cache.mkdir(parents=True, mode=0o700)
         self.config = self.folder / "tierfs.yaml"
         self.config.write_text(f"origin.deadline: {DEADLINE}s\n")
@@ -103,6 +103,7 @@ class Session:
         made = daemon.Mount(self.source, self.options(), folder=self.folder / f"mount{len(self.mounts)}",
                             env=self.environment(rules))
         self.mounts.append(made)
+        self.registry.append(made)
         finished = made.attempt()
         if finished.returncode == 0:
             info = daemon.mountinfo(made.place)
@@ -142,26 +143,30 @@ class Session:
     # -- what is done with it -------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def honest(self, what):
-        """The call inside succeeds or fails with an errno that tells the truth, within the deadline."""
+    def honest(self, what, made):
+        """The call inside succeeds or fails with an errno that tells the truth, within the deadline. ENOENT tells it
+        when the mount has ended."""
         started = time.monotonic()
         try:
             yield
         except OSError as error:
-            assert error.errno in HONEST, f"{what}: {error!r}"
+            ended = error.errno == errno.ENOENT and not made.mounted()
+            assert ended or error.errno in HONEST, f"{what}: {error!r}"
             self.failures.append((what, errno.errorcode[error.errno]))
             self.slow += time.monotonic() - started > 1
         seconds = time.monotonic() - started
         assert seconds < DEADLINE + GRACE * processes.SLOWNESS, f"{what} took {seconds:.1f} s"
 
     def read(self, made, name, cold=True):
-        with self.honest(f"read {name}"):
+        with self.honest(f"read {name}", made):
             found = data.read_cold(made.path / name) if cold else (made.path / name).read_bytes()
             data.expect_same(found, self.dataset.files[name], name)
 
     def list(self, made):
-        with self.honest("list"):
+        with self.honest("list", made):
             found = [name for name in data.names(made.path) if name != os.fsencode(self.dataset.link)]
+            if not found and not made.mounted():
+                raise OSError(errno.ENOTCONN, "the mount has ended")
             assert found == self.dataset.names, "the listing differs"
 
     def look(self, made, rules):
@@ -188,7 +193,7 @@ class Session:
         self.read(made, files[0])
         self.list(made)
         if self.kind != "s3":
-            with self.honest("readlink"):
+            with self.honest("readlink", made):
                 assert os.readlink(made.path / self.dataset.link) == "d00/f00000.bin"
         for name in files:
             self.read(made, name)
@@ -212,7 +217,7 @@ class Session:
         path = self.dataset.origin / "d00/changing"
         data.write(path, b"x" * 5000)
         os.utime(path, ns=(time.time_ns(), time.time_ns()))
-        with self.honest("stat of a new file"):
+        with self.honest("stat of a new file", made):
             end = time.monotonic() + 2.5
             while time.monotonic() < end:
                 with contextlib.suppress(FileNotFoundError):

@@ -25,12 +25,28 @@ UNREACHED = {
 }
 # What must fail first for a point to be reached.
 EXTRA = {"index.mark": "index.get:2:error=EBADMSG;", "fuse.reply.error": "fuse.reply:5+:error=ENOMEM;"}
-# Points whose failure need not be told: nothing is lost, or somebody is told who asked.
+# Points whose failure need not be told: it is made up for, or nothing is lost.
 QUIET = {
     "cache.note": "a file for who looks around in the cache",
+    "cache.parent": "the folder is there: the next call says so",
+    "channel.send:3": "the last words of processes that end",
+    "channel.receive:3": "likewise",
+    "control.accept": "the next turn accepts",
+    "control.receive:3": "the command had its answer",
+    "credentials.open": "the other file has what is needed",
+    "credentials.read": "likewise",
     "dir.acl": "the group's permissions are then none: less, never more",
+    "dir.readlink": "asked again",
     "fuse.readahead": "only slower",
     "fuse.notify": "metadata.ttl covers it",
+    "http.body": "it cuts the connection, which is seen only when more was to come",
+    "http.header": "likewise",
+    "log.open": "standard error is the same file",
+    "nvme.extent.truncate": "the unused end is kept and counted",
+    "nvme.scan.unlink": "tried again at the next start",
+    "nvme.space": "the reserve of the file system is not kept; the limit is",
+    "scratch.folder": "the next call says what is wrong",
+    "scratch.remove": "likewise",
 }
 
 
@@ -86,7 +102,7 @@ def session(request, folder, dataset, s3, watchdog):
         if kind == "s3" and s3[0] is None:
             pytest.skip("nginx is not installed (packaging/dependencies --test)")
         made = Session(kind, dataset, folder / name, *s3)
-        made.mounts = request.node.mounts_of_test
+        made.registry = request.node.mounts_of_test
         return made
     yield make
     problems = []
@@ -147,6 +163,7 @@ def test_point(point, session, reached, folder):
         pytest.skip(UNREACHED[point])
     kind, count = reached.get(point, ("directory", 1))
     variants = ["1", "3", "1+"] if count >= 3 else ["1", "1+"]
+    problems = []
     for when in variants:
         name = when.replace("+", "on")
         made = session(kind, name)
@@ -156,11 +173,14 @@ def test_point(point, session, reached, folder):
         words = made.notes[:2] + telling[:1]
         conftest.ROWS.append([point, kind, when, len(fired), len(made.failures),
                               "; ".join(words)[:120] or (made.failures or [("", "-")])[0][1]])
-        assert fired, f"{point} was not hit with {when}"
-        if point not in QUIET:
-            assert made.failures or made.notes or telling, f"{point}:{when} failed and nothing tells of it"
+        if not fired and when != "3":  # how often is not the same in each run
+            problems.append(f"{point} was not hit with {when}")
+        told = made.failures or made.notes or telling
+        if fired and not told and point not in QUIET and f"{point}:{when}" not in QUIET:
+            problems.append(f"{point}:{when} failed and nothing tells of it")
         expect_recovered(made)
         shutil.rmtree(made.cache, ignore_errors=True)
+    assert not problems, "\n".join(problems)
 
 
 def expect_recovered(made):
