@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "config/fault_point.hpp"
 #include "config/log_lines.hpp"
 #include "config/mutex.hpp"
 
@@ -140,6 +141,7 @@ std::string open(Level level, const std::string& file) {
     std::string problem;
     spdlog::sink_ptr sink;
     try {
+        if (TIERFS_FAULT("log.open") != 0) throw spdlog::spdlog_ex("injected");
         if (!file.empty()) sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
     } catch (const std::exception& e) {
         problem =

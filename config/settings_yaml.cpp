@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "config/fault_point.hpp"
 #include "config/settings_table.hpp"
 
 namespace tierfs::settings {
@@ -21,7 +22,7 @@ struct Stop {};
 
 Result<std::string> read_file(const std::string& path) {
     // O_NONBLOCK: a FIFO must not hang the mount.
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int fd = TIERFS_FAULT_CALL("config.open", ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (fd < 0) return fail(system_error(errno, path));
     struct stat attributes {};
     std::string text;
@@ -36,7 +37,10 @@ Result<std::string> read_file(const std::string& path) {
         text.resize(kMostBytes + 1);
         std::size_t length = 0;
         ssize_t got = 0;
-        while (length < text.size() && (got = ::read(fd, text.data() + length, text.size() - length)) > 0) {
+        while (length < text.size() &&
+               (got = TIERFS_FAULT_CALL("config.read", ::read(fd, text.data() + length,
+                                                              TIERFS_FAULT_SHORT(text.size() - length)))) >
+                   0) {
             length += static_cast<std::size_t>(got);
         }
         text.resize(length);

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "config/fault_point.hpp"
+
 namespace tierfs {
 
 namespace {
@@ -49,7 +51,8 @@ std::uint32_t AclReader::mode_by(Getter getter, const std::string& path, const s
     const std::uint32_t mode = status.st_mode & 07777U;
     if ((mode & S_IRWXG) == 0 || S_ISLNK(status.st_mode) || without_acls_ == status.st_dev) return mode;
     std::array<std::byte, kLongestAcl> value;
-    const ssize_t length = getter(path.c_str(), "system.posix_acl_access", value.data(), value.size());
+    const ssize_t length = TIERFS_FAULT_CALL(
+        "dir.acl", getter(path.c_str(), "system.posix_acl_access", value.data(), value.size()));
     if (length < 0 && errno == ENODATA) return mode;
     if (length < 0 && errno == ENOTSUP) {
         without_acls_ = status.st_dev;

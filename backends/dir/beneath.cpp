@@ -6,6 +6,8 @@
 
 #include <thread>
 
+#include "config/fault_point.hpp"
+
 namespace tierfs {
 
 namespace {
@@ -27,7 +29,8 @@ Result<FileDescriptor> open_beneath(int root, const std::string& path, int flags
     const char* name = path.empty() ? "." : path.c_str();
     const auto limit = std::chrono::steady_clock::now() + patience;
     for (unsigned attempt = 1;; ++attempt) {
-        const long descriptor = ::syscall(SYS_openat2, root, name, &how, sizeof(how));
+        const long descriptor =
+            TIERFS_FAULT_CALL("dir.open", ::syscall(SYS_openat2, root, name, &how, sizeof(how)));
         if (descriptor >= 0) return FileDescriptor(static_cast<int>(descriptor));
         if (errno == EINTR) continue;
         // EAGAIN: a rename or mount raced with the resolution, and the kernel asks to try again (openat2(2));

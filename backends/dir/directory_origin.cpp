@@ -16,6 +16,7 @@
 #include "backends/dir/patient_calls.hpp"
 #include "backends/dir/read_pool.hpp"
 #include "backends/disk/file_descriptor.hpp"
+#include "config/fault_point.hpp"
 #include "config/mutex.hpp"
 
 namespace tierfs {
@@ -62,6 +63,8 @@ class PartialListings {
 };
 
 Result<std::vector<std::string>> sorted_names(FileDescriptor descriptor, const std::string& path) {
+    if (const int code = TIERFS_FAULT("dir.readdir"); code != 0)
+        return fail(system_error(code, "directory '" + path + "'"));
     DIR* const raw = ::fdopendir(descriptor.get());
     if (raw == nullptr) return fail(system_error(errno, "directory '" + path + "'"));
     descriptor.release();  // closedir closes it
@@ -185,7 +188,8 @@ Result<Attributes> Directory::stat(const std::string& path) {
     const auto opened = open_beneath(root_.get(), path, O_PATH | O_NOFOLLOW);
     if (!opened) return fail(opened.error());
     struct stat status {};
-    if (::fstat(opened->get(), &status) != 0) return fail(system_error(errno, "'" + path + "'"));
+    if (TIERFS_FAULT_CALL("dir.stat", ::fstat(opened->get(), &status)) != 0)
+        return fail(system_error(errno, "'" + path + "'"));
     BeneathStat result = to_attributes(status);
     if (result.is_special) return fail(ENOENT, "'" + path + "' is neither file, directory nor symlink");
     result.attributes.mode = acls_.mode_of(opened->get(), status);
@@ -197,7 +201,8 @@ Result<std::string> Directory::read_link(const std::string& path) {
     const auto opened = open_beneath(root_.get(), path, O_PATH | O_NOFOLLOW);
     if (!opened) return fail(opened.error());
     std::array<char, PATH_MAX> target{};
-    const ssize_t length = ::readlinkat(opened->get(), "", target.data(), target.size());
+    const ssize_t length =
+        TIERFS_FAULT_CALL("dir.readlink", ::readlinkat(opened->get(), "", target.data(), target.size()));
     if (length < 0) return fail(system_error(errno == ENOENT ? EINVAL : errno, "symlink '" + path + "'"));
     return std::string(target.data(), static_cast<std::size_t>(length));
 }
@@ -237,7 +242,8 @@ Result<ListPage> Directory::list(const std::string& path, const std::string& tok
     for (; listing->position < end; ++listing->position) {
         const std::string& name = listing->names[listing->position];
         struct stat status {};
-        if (::fstatat(directory.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (TIERFS_FAULT_CALL("dir.entry",
+                              ::fstatat(directory.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW)) != 0) {
             if (errno == ENOENT) continue;  // removed meanwhile
             return fail(system_error(errno, "'" + name + "' in directory '" + path + "'"));
         }
@@ -259,7 +265,8 @@ Result<ListPage> Directory::list(const std::string& path, const std::string& tok
 
 Result<void> Directory::expect_version(int descriptor, const OriginRead& request) {
     struct stat status {};
-    if (::fstat(descriptor, &status) != 0) return fail(system_error(errno, "'" + request.path + "'"));
+    if (TIERFS_FAULT_CALL("dir.version", ::fstat(descriptor, &status)) != 0)
+        return fail(system_error(errno, "'" + request.path + "'"));
     const BeneathStat now = to_attributes(status);
     if (now.is_special || now.attributes.kind != ObjectKind::file ||
         now.attributes.version != request.version) {
@@ -277,7 +284,8 @@ Result<void> Directory::read_now(const OriginRead& request) const {
     std::span<std::byte> rest = request.destination;
     auto offset = static_cast<off_t>(request.offset);
     while (!rest.empty()) {
-        const ssize_t got = ::pread(opened->get(), rest.data(), rest.size(), offset);
+        const ssize_t got = TIERFS_FAULT_CALL(
+            "dir.read", ::pread(opened->get(), rest.data(), TIERFS_FAULT_SHORT(rest.size()), offset));
         if (got < 0) {
             if (errno == EINTR) continue;
             return fail(system_error(errno, "reading '" + request.path + "' in the source directory"));
@@ -294,7 +302,7 @@ Result<void> Directory::read_now(const OriginRead& request) const {
 Result<std::unique_ptr<Origin>> open_directory_origin(const Settings& settings, const std::string& path) {
     const std::unique_ptr<char, void (*)(void*)> real(::realpath(path.c_str(), nullptr), ::free);
     if (!real) return fail(system_error(errno, "source directory '" + path + "'"));
-    FileDescriptor root(::open(real.get(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    FileDescriptor root(TIERFS_FAULT_CALL("dir.root", ::open(real.get(), O_PATH | O_DIRECTORY | O_CLOEXEC)));
     if (!root) return fail(system_error(errno, "source directory '" + path + "'"));
     const unsigned threads = std::clamp(settings.origin_connections, 1U, kMaxReadThreads);
     return std::make_unique<DirectoryOrigin>(std::move(root), std::string(real.get()), threads,

@@ -13,11 +13,15 @@
 
 namespace tierfs {
 
+/// What a file is for: names its fault points (config/fault_point.hpp).
+enum class DiskUse : std::uint8_t { extent, data, sidecar };
+
 struct DiskFileMode {
     bool write = false;
     bool create = false;    ///< made when absent (mode 0600); implies write
     bool truncate = false;  ///< emptied first
     bool direct = true;     ///< O_DIRECT; quietly buffered where the file system refuses it with EINVAL
+    DiskUse use = DiskUse::extent;
 };
 
 struct DiskFileSizes {
@@ -52,13 +56,15 @@ class DiskFile {
     [[nodiscard]] const std::string& path() const { return path_; }
 
   private:
-    DiskFile(FileDescriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+    DiskFile(FileDescriptor fd, std::string path, DiskUse use)
+        : fd_(std::move(fd)), path_(std::move(path)), use_(use) {}
     [[nodiscard]] tl::unexpected<Error> error(int code, const char* what) const;
     /// After EINVAL: whether direct I/O was on and is off now, so that trying again makes sense.
     [[nodiscard]] bool give_up_direct() const;
 
     FileDescriptor fd_;
     std::string path_;
+    DiskUse use_;
 };
 
 }  // namespace tierfs

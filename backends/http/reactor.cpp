@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "config/fault_point.hpp"
+
 namespace tierfs::http {
 namespace {
 
@@ -120,7 +122,8 @@ void Reactor::start(TransferPtr transfer) {
     }
     void* easy = take_easy();
     if (easy != nullptr) key->prepare(easy, options_);
-    if (easy == nullptr || curl_multi_add_handle(multi_, easy) != CURLM_OK) {
+    if (easy == nullptr || TIERFS_FAULT("http.send") != 0 ||
+        curl_multi_add_handle(multi_, easy) != CURLM_OK) {
         key->fail(Failure::protocol, "libcurl refused the request");
         end(key);
     }

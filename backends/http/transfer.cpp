@@ -1,11 +1,13 @@
 #include "backends/http/transfer.hpp"
 
 #include <curl/curl.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "backends/http/header_line.hpp"
+#include "config/fault_point.hpp"
 
 namespace tierfs::http {
 namespace {
@@ -43,6 +45,13 @@ Failure failure_of(CURLcode code, std::string_view detail) {
         default:
             return Failure::protocol;
     }
+}
+
+/// What a fault point does: the peer is gone in the middle.
+[[maybe_unused]] void cut_connection(CURL* easy) {
+    curl_socket_t socket = CURL_SOCKET_BAD;
+    curl_easy_getinfo(easy, CURLINFO_ACTIVESOCKET, &socket);
+    if (socket != CURL_SOCKET_BAD) ::shutdown(socket, SHUT_RDWR);
 }
 
 void set_method(CURL* easy, const Request& request) {
@@ -118,6 +127,7 @@ std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count,
     auto* transfer = static_cast<Transfer*>(self);
     transfer->last_progress_ = Clock::now();
     transfer->header_bytes_ += size * count;
+    if (TIERFS_FAULT("http.header") != 0) cut_connection(transfer->easy_);
     if (transfer->header_bytes_ > kHeaderLimit) return 0;
     const std::string_view line(data, size * count);
     take_header_line(transfer->response_, line);
@@ -138,6 +148,7 @@ void Transfer::head_is_here() {
 std::size_t Transfer::on_body(char* data, std::size_t size, std::size_t count, void* self) {
     auto* transfer = static_cast<Transfer*>(self);
     transfer->last_progress_ = Clock::now();
+    if (TIERFS_FAULT("http.body") != 0) cut_connection(transfer->easy_);
     return transfer->take_body({data, size * count}) ? size * count : 0;
 }
 
@@ -163,6 +174,7 @@ void Transfer::conclude(int code) {
     long connects = 1;
     curl_easy_getinfo(easy_, CURLINFO_NUM_CONNECTS, &connects);
     response_.reused_connection = connects == 0;
+    if (TIERFS_FAULT("http.end") != 0) code = CURLE_RECV_ERROR;
     if (code == CURLE_OK) return;
     const auto curl_code = static_cast<CURLcode>(code);
     const std::string_view said(error_.data());

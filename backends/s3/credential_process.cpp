@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "backends/s3/credential_chain.hpp"
+#include "config/fault_point.hpp"
 
 namespace tierfs::s3 {
 namespace {
@@ -87,7 +88,8 @@ bool read_all(int pipe, std::string& output, http::Clock::time_point deadline,
     while (!stopping && http::Clock::now() < deadline) {
         pollfd ready{pipe, POLLIN, 0};
         if (::poll(&ready, 1, static_cast<int>(kTick.count()) * 5) <= 0) continue;
-        const auto count = ::read(pipe, buffer.data(), buffer.size());
+        const auto count = TIERFS_FAULT_CALL("credentials.output",
+                                             ::read(pipe, buffer.data(), TIERFS_FAULT_SHORT(buffer.size())));
         if (count < 0 && errno == EINTR) continue;
         if (count <= 0) return count == 0;
         output.append(buffer.data(), static_cast<std::size_t>(count));
@@ -152,12 +154,14 @@ Result<std::string> run_program(const std::vector<std::string>& words, const Env
                                 std::chrono::milliseconds timeout, const std::atomic<bool>& stopping) {
     if (words.empty()) return fail(EINVAL, "the command is empty");
     std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) return fail(system_error(errno, "pipe"));
+    if (TIERFS_FAULT_CALL("credentials.pipe", ::pipe2(ends.data(), O_CLOEXEC)) != 0)
+        return fail(system_error(errno, "pipe"));
     const Descriptor reading(ends[0]);
     Descriptor writing(ends[1]);
     pid_t child = 0;
-    if (const int code = SpawnPlan(writing.number()).spawn(child, words, environment); code != 0)
-        return fail(system_error(code, words.front()));
+    int code = TIERFS_FAULT("credentials.spawn");
+    if (code == 0) code = SpawnPlan(writing.number()).spawn(child, words, environment);
+    if (code != 0) return fail(system_error(code, words.front()));
     writing.close();
     const auto deadline = http::Clock::now() + timeout;
     std::string output;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 
+#include "config/fault_point.hpp"
+
 namespace tierfs::s3 {
 namespace {
 
@@ -109,12 +111,14 @@ Ini parse_ini(std::string_view text) {
 }
 
 Result<std::string> read_small_file(const std::string& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int file =
+        TIERFS_FAULT_CALL("credentials.open", ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (file < 0) return fail(system_error(errno, path));
     std::string text;
     std::array<char, 4096> buffer{};
     while (true) {
-        const auto count = ::read(file, buffer.data(), buffer.size());
+        const auto count = TIERFS_FAULT_CALL("credentials.read",
+                                             ::read(file, buffer.data(), TIERFS_FAULT_SHORT(buffer.size())));
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) {
             const int code = errno;

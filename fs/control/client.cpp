@@ -7,6 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "config/fault_point.hpp"
 #include "fs/control/control.hpp"
 
 namespace tierfs {
@@ -32,7 +33,8 @@ Result<FileDescriptor> connect_to(const std::string& path) {
     std::memcpy(address.sun_path, path.data(), path.size());
     FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) return fail(system_error(errno, "socket"));
-    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    if (TIERFS_FAULT_CALL("ask.connect", ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address),
+                                                   sizeof(address))) != 0) {
         return fail(system_error(errno, path));
     }
     return socket;
@@ -40,7 +42,8 @@ Result<FileDescriptor> connect_to(const std::string& path) {
 
 Result<std::string> exchange(int socket, std::string request, Clock::time_point deadline) {
     while (!request.empty()) {
-        const auto sent = ::send(socket, request.data(), request.size(), MSG_NOSIGNAL);
+        const auto sent = TIERFS_FAULT_CALL(
+            "ask.send", ::send(socket, request.data(), TIERFS_FAULT_SHORT(request.size()), MSG_NOSIGNAL));
         if (sent > 0) {
             request.erase(0, static_cast<std::size_t>(sent));
         } else if (errno == EAGAIN || errno == EINTR) {
@@ -54,7 +57,7 @@ Result<std::string> exchange(int socket, std::string request, Clock::time_point 
         if (reply.size() > kLongestReply) return fail(EIO, "the mount's answer has no end");
         if (auto waited = wait_for(socket, POLLIN, deadline); !waited) return fail(waited.error());
         std::array<char, 16384> piece{};
-        const auto got = ::recv(socket, piece.data(), piece.size(), 0);
+        const auto got = TIERFS_FAULT_CALL("ask.receive", ::recv(socket, piece.data(), piece.size(), 0));
         if (got == 0) return fail(EACCES, "the mount's daemon hung up: only root and who mounted may ask it");
         if (got < 0 && errno != EAGAIN && errno != EINTR) {
             return fail(system_error(errno, "the control socket"));

@@ -8,6 +8,8 @@
 #include <memory>
 #include <sstream>
 
+#include "config/fault_point.hpp"
+
 namespace tierfs {
 
 namespace {
@@ -78,6 +80,8 @@ std::vector<MountEntry> parse_mountinfo(std::string_view text) {
 }
 
 Result<std::vector<MountEntry>> read_mountinfo() {
+    if (const int code = TIERFS_FAULT("mountinfo.read"); code != 0)
+        return fail(system_error(code, "/proc/self/mountinfo"));
     std::ifstream file("/proc/self/mountinfo");
     if (!file) return fail(EIO, "/proc/self/mountinfo cannot be read: is /proc mounted?");
     std::ostringstream text;

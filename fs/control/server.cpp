@@ -11,6 +11,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "config/fault_point.hpp"
 #include "config/log.hpp"
 #include "fs/control/control.hpp"
 
@@ -22,7 +23,7 @@ using Json = nlohmann::json;
 
 Result<void> make_control_directory(const std::string& path) {
     const auto directory = path.substr(0, path.find_last_of('/'));
-    if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
+    if (TIERFS_FAULT_CALL("control.folder", ::mkdir(directory.c_str(), 0755)) != 0 && errno != EEXIST) {
         return fail(system_error(errno, "the control directory " + directory + " cannot be made"));
     }
     struct stat found {};
@@ -35,7 +36,8 @@ Result<void> make_control_directory(const std::string& path) {
 bool may_ask(int client) {
     ucred peer{};
     socklen_t size = sizeof(peer);
-    if (::getsockopt(client, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+    if (TIERFS_FAULT_CALL("control.peer", ::getsockopt(client, SOL_SOCKET, SO_PEERCRED, &peer, &size)) != 0)
+        return false;
     return peer.uid == 0 || peer.uid == ::geteuid();
 }
 
@@ -87,7 +89,7 @@ Result<std::unique_ptr<ControlServer>> ControlServer::open(const std::string& pa
     const auto* generic = reinterpret_cast<const sockaddr*>(&address);
     // The file takes the mode of the socket (unix(7), Linux); umask would be everybody's.
     ::fchmod(listener.get(), 0600);
-    if (::bind(listener.get(), generic, sizeof(address)) != 0) {
+    if (TIERFS_FAULT_CALL("control.bind", ::bind(listener.get(), generic, sizeof(address))) != 0) {
         return fail(system_error(errno, "the control socket " + path));
     }
     if (::listen(listener.get(), 16) != 0) return fail(system_error(errno, "the control socket " + path));
@@ -131,13 +133,17 @@ bool ControlServer::wait_for(int descriptor, short events, std::chrono::steady_c
 void ControlServer::run() {
     while (true) {
         std::array<pollfd, 2> wanted{pollfd{listener_.get(), POLLIN, 0}, pollfd{wake_.get(), POLLIN, 0}};
-        if (::poll(wanted.data(), wanted.size(), -1) < 0 && errno != EINTR) return;
+        if (TIERFS_FAULT_CALL("control.poll", ::poll(wanted.data(), wanted.size(), -1)) < 0 &&
+            errno != EINTR) {
+            log::error(system_error(errno, path_).message + ": `tierfs status` works no more");
+            return;
+        }
         if (wanted[1].revents != 0) return;
-        const FileDescriptor client(
-            ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        const FileDescriptor client(TIERFS_FAULT_CALL(
+            "control.accept", ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
         if (!client) {
-            // Out of descriptors: the connection stays in the queue, so do not spin on it.
-            if (errno == EMFILE || errno == ENFILE)
+            // Out of descriptors, or of memory: the connection stays in the queue, so do not spin on it.
+            if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
                 std::this_thread::sleep_for(std::chrono::milliseconds(100));
             continue;
         }
@@ -152,7 +158,9 @@ void ControlServer::serve(int client) {
     bool last = false;
     while (true) {
         while (!output.empty()) {
-            const auto sent = ::send(client, output.data(), output.size(), MSG_NOSIGNAL);
+            const auto sent = TIERFS_FAULT_CALL(
+                "control.send",
+                ::send(client, output.data(), TIERFS_FAULT_SHORT(output.size()), MSG_NOSIGNAL));
             if (sent > 0) {
                 output.erase(0, static_cast<std::size_t>(sent));
             } else if ((errno != EAGAIN && errno != EINTR) || !wait_for(client, POLLOUT, deadline)) {
@@ -172,7 +180,7 @@ void ControlServer::serve(int client) {
         }
         if (!wait_for(client, POLLIN, deadline)) return;
         std::array<char, 4096> piece{};
-        const auto got = ::recv(client, piece.data(), piece.size(), 0);
+        const auto got = TIERFS_FAULT_CALL("control.receive", ::recv(client, piece.data(), piece.size(), 0));
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return;
         if (got > 0) input.append(piece.data(), static_cast<std::size_t>(got));
     }

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <thread>
 
+#include "config/fault_point.hpp"
 #include "config/units.hpp"
 #include "tiering/object.hpp"
 
@@ -23,9 +24,11 @@ namespace {
 namespace fs = std::filesystem;
 
 Result<void> make_private_folder(const fs::path& path) {
-    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return fail(system_error(errno, path.string()));
+    if (TIERFS_FAULT_CALL("cache.folder", ::mkdir(path.c_str(), 0700)) != 0 && errno != EEXIST)
+        return fail(system_error(errno, path.string()));
     struct stat found {};
-    if (::lstat(path.c_str(), &found) != 0) return fail(system_error(errno, path.string()));
+    if (TIERFS_FAULT_CALL("cache.stat", ::lstat(path.c_str(), &found)) != 0)
+        return fail(system_error(errno, path.string()));
     if (!S_ISDIR(found.st_mode)) return fail(ENOTDIR, path.string() + " is no directory: remove it");
     if (found.st_uid != ::geteuid()) {
         return fail(EPERM, path.string() + " belongs to another user: use another directory");
@@ -43,25 +46,31 @@ std::string pid_in(int descriptor) {
     return pid.substr(0, pid.find('\n'));
 }
 
-bool lock_within(int descriptor, std::chrono::milliseconds patience) {
+/// EBUSY: somebody else has held it all the time.
+int lock_within(int descriptor, std::chrono::milliseconds patience) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
-    while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-        if (std::chrono::steady_clock::now() >= deadline) return false;
+    while (TIERFS_FAULT_CALL("lock.take", ::flock(descriptor, LOCK_EX | LOCK_NB)) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR) return errno;
+        if (std::chrono::steady_clock::now() >= deadline) return EBUSY;
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
-    return true;
+    return 0;
 }
 
 Result<FileDescriptor> lock_folder(const fs::path& folder, std::chrono::milliseconds patience) {
     const auto path = folder / "lock";
-    FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    FileDescriptor file(TIERFS_FAULT_CALL(
+        "lock.open", ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)));
     if (!file) return fail(system_error(errno, path.string()));
-    if (!lock_within(file.get(), patience)) {
+    const int refused = lock_within(file.get(), patience);
+    if (refused == EBUSY) {
         return fail(EBUSY, folder.string() + " is in use by another tierfs mount, pid " + pid_in(file.get()));
     }
+    if (refused != 0) return fail(system_error(refused, path.string() + ": lock"));
     const auto pid = std::to_string(::getpid()) + "\n";
-    if (::ftruncate(file.get(), 0) != 0 ||
-        ::pwrite(file.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    if (TIERFS_FAULT_CALL("lock.truncate", ::ftruncate(file.get(), 0)) != 0 ||
+        TIERFS_FAULT_CALL("lock.write", ::pwrite(file.get(), pid.data(), TIERFS_FAULT_SHORT(pid.size()),
+                                                 0)) != static_cast<ssize_t>(pid.size())) {
         return fail(system_error(errno, path.string()));
     }
     return file;
@@ -96,13 +105,14 @@ Result<LockedFolder> LockedFolder::open(const fs::path& parent, const std::strin
     struct stat found {};
     // The folder itself is made, its parents are not: a missing one is a device that is not mounted, most
     // likely.
-    if (::mkdir(parent.c_str(), 0700) != 0 && errno == ENOENT) {
+    if (TIERFS_FAULT_CALL("cache.parent", ::mkdir(parent.c_str(), 0700)) != 0 && errno == ENOENT) {
         return fail(ENOENT, key + " " + parent.string() + ": " + parent.parent_path().string() +
                                 " does not exist: mount the device, or make the folder");
     }
-    if (::stat(parent.c_str(), &found) != 0) return fail(system_error(errno, key + " " + parent.string()));
+    if (TIERFS_FAULT_CALL("cache.parent.stat", ::stat(parent.c_str(), &found)) != 0)
+        return fail(system_error(errno, key + " " + parent.string()));
     if (!S_ISDIR(found.st_mode)) return fail(ENOTDIR, key + " " + parent.string() + " is no directory");
-    if (::access(parent.c_str(), W_OK | X_OK) != 0) {
+    if (TIERFS_FAULT_CALL("cache.access", ::access(parent.c_str(), W_OK | X_OK)) != 0) {
         return fail(system_error(errno, key + " " + parent.string() + " cannot be written to"));
     }
     LockedFolder folder;
@@ -115,6 +125,7 @@ Result<LockedFolder> LockedFolder::open(const fs::path& parent, const std::strin
         return fail(std::move(error));
     }
     folder.lock = std::move(*lock);
+    if (TIERFS_FAULT("cache.note") != 0) return folder;  // only for who looks
     std::ofstream(folder.path / "source")
         << "What tierfs caches of " << identity << "\nIt may be removed when no mount uses it.\n";
     return folder;
@@ -125,7 +136,8 @@ Result<std::uint64_t> nvme_limit(const Settings& settings, const fs::path& folde
     auto limit = settings.nvme_limit;
     if (limit == 0) {
         struct statvfs device {};
-        if (::statvfs(folder.c_str(), &device) != 0) return fail(system_error(errno, folder.string()));
+        if (TIERFS_FAULT_CALL("cache.space", ::statvfs(folder.c_str(), &device)) != 0)
+            return fail(system_error(errno, folder.string()));
         const std::uint64_t free = std::uint64_t{device.f_bavail} * device.f_frsize;
         limit = (free + held_bytes(folder)) / 5 * 4;
     }
@@ -139,11 +151,11 @@ Result<std::uint64_t> nvme_limit(const Settings& settings, const fs::path& folde
 
 Result<ScratchDirectory> ScratchDirectory::make(const fs::path& base) {
     std::error_code error;
-    fs::create_directories(base, error);
+    if (!TIERFS_FAULT_CODE("scratch.folder", error)) fs::create_directories(base, error);
     sweep(base);
     ScratchDirectory scratch;
     const auto path = base / ("mount-" + std::to_string(::getpid()));
-    fs::remove_all(path, error);
+    if (!TIERFS_FAULT_CODE("scratch.remove", error)) fs::remove_all(path, error);
     if (auto made = make_private_folder(path); !made)
         return fail(made.error().within("the scratch directory"));
     scratch.path_ = path;

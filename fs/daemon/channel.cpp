@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "config/fault_point.hpp"
+
 namespace tierfs {
 
 namespace {
@@ -14,7 +16,8 @@ constexpr std::size_t kLongest = 16 << 10;
 
 Result<std::pair<Channel, Channel>> Channel::make() {
     std::array<int, 2> ends{-1, -1};
-    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    if (TIERFS_FAULT_CALL("channel.make",
+                          ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data())) != 0) {
         return fail(system_error(errno, "socketpair"));
     }
     return std::pair(Channel(FileDescriptor(ends[0])), Channel(FileDescriptor(ends[1])));
@@ -39,7 +42,7 @@ bool Channel::send(Message::Kind kind, const std::string& text, int descriptor) 
     }
     ssize_t sent = 0;
     do {
-        sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
+        sent = TIERFS_FAULT_CALL("channel.send", ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL));
     } while (sent < 0 && errno == EINTR);
     return sent > 0;
 }
@@ -55,7 +58,7 @@ std::optional<Message> Channel::receive() {
     message.msg_controllen = control.size();
     ssize_t size = 0;
     do {
-        size = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
+        size = TIERFS_FAULT_CALL("channel.receive", ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC));
     } while (size < 0 && errno == EINTR);
     if (size <= 0) return std::nullopt;
     Message received{

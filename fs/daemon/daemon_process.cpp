@@ -118,7 +118,10 @@ int report_failure(Channel& channel, const std::string& why) {
 
 int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int signals) {
     if (auto prepared = daemon.prepare(); !prepared) return report_failure(channel, prepared.error().message);
-    channel.send(Message::Kind::prepared);
+    if (!channel.send(Message::Kind::prepared)) {  // it would be waited for in vain
+        limit_end();
+        return 1;
+    }
     auto message = channel.receive();
     if (!message || message->kind != Message::Kind::mounted) {  // could not be mounted, or given up
         limit_end();
@@ -128,7 +131,11 @@ int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int 
     if (auto serving = daemon.serve(std::move(message->descriptor), number); !serving) {
         return report_failure(channel, serving.error().message);
     }
-    channel.send(Message::Kind::serving);
+    if (!channel.send(Message::Kind::serving)) {
+        log::error("the supervisor does not hear that the mount serves: giving it up");
+        limit_end();
+        return 1;
+    }
     log::info("serving " + settings.source + " on " + settings.mountpoint);
     MainLoop(daemon, channel, signals, settings.mountpoint, number).run();
     channel.send(Message::Kind::ending);

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "config/fault_point.hpp"
 #include "config/log.hpp"
 #include "fs/daemon/cache_directory.hpp"
 #include "fs/daemon/mount_checks.hpp"
@@ -94,7 +95,7 @@ void give_up(pid_t supervisor, int signals) {
 /// Asks the mount for its root as any program would, in a process of its own: a mount that does not answer
 /// holds whoever asks.
 Result<void> probe(const Settings& settings, int signals) {
-    const pid_t child = ::fork();
+    const pid_t child = TIERFS_FAULT_CALL("probe.fork", ::fork());
     if (child < 0) return fail(system_error(errno, "fork"));
     if (child == 0) {
         struct stat root {};
@@ -138,6 +139,7 @@ int wait_for_mount(const Settings& settings, pid_t supervisor, Channel& channel,
         return failed(answers.error().message);
     }
     if (!message) {
+        give_up(supervisor, signals);  // it is gone, or there is nothing more to be heard of it
         return failed("the start of the mount broke off" +
                       (settings.log_file.empty() ? std::string{} : ": see " + settings.log_file));
     }
@@ -156,7 +158,7 @@ int launch_in_background(const Settings& settings) {
     auto ends = Channel::make();
     if (!ends) return failed(ends.error().message);
     std::fflush(nullptr);
-    const pid_t supervisor = ::fork();
+    const pid_t supervisor = TIERFS_FAULT_CALL("launch.fork", ::fork());
     if (supervisor < 0) return failed(system_error(errno, "fork").message);
     if (supervisor == 0) {
         detach(settings, ends->second.descriptor());

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "backends/source_url.hpp"
+#include "config/fault_point.hpp"
 #include "fs/control/mountinfo.hpp"
 
 namespace tierfs {
@@ -31,7 +32,7 @@ Result<void> check_not_mounted(const std::string& mountpoint) {
 
 Result<void> check_directory(const std::string& mountpoint) {
     struct stat found {};
-    if (::stat(mountpoint.c_str(), &found) != 0) {
+    if (TIERFS_FAULT_CALL("mountpoint.stat", ::stat(mountpoint.c_str(), &found)) != 0) {
         if (errno == ENOENT) {
             return fail(ENOENT, "the mount point " + mountpoint + " does not exist: make it with mkdir -p");
         }

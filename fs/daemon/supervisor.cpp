@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "config/fault_point.hpp"
 #include "config/log.hpp"
 #include "fs/daemon/cache_directory.hpp"
 #include "fs/daemon/daemon.hpp"
@@ -25,6 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kGrace = std::chrono::seconds(2);         // for readers to finish before a lazy unmount
+constexpr auto kSilence = std::chrono::seconds(5);       // for a daemon whose channel closed to have died
 constexpr auto kEndPatience = std::chrono::seconds(60);  // for the daemon to write out what it caches
 constexpr unsigned kReadAheadKib = 512;
 
@@ -91,7 +93,7 @@ Result<void> Supervisor::start() {
     if (!ends) return fail(ends.error());
     log::flush();
     const auto supervisor = ::getpid();
-    daemon_ = ::fork();
+    daemon_ = TIERFS_FAULT_CALL("supervisor.fork", ::fork());
     if (daemon_ < 0) return fail(system_error(errno, "fork"));
     if (daemon_ == 0) {
         ends->first.close();
@@ -119,6 +121,7 @@ int Supervisor::run() {
                 heard(std::move(*message));
             } else {
                 listening = false;  // it has died, or is about to: SIGCHLD tells
+                if (!kill_at_) kill_at_ = Clock::now() + kSilence;
             }
         }
         if (wanted[0].revents != 0) signalled();
@@ -142,7 +145,10 @@ void Supervisor::heard(Message message) {
         case Message::Kind::serving:
             if (state_ == State::mounted) state_ = State::serving;
             set_read_ahead(mount_.number, kReadAheadKib);  // FUSE_INIT would undo an earlier one
-            launcher_.send(Message::Kind::serving);
+            if (launcher_.descriptor() >= 0 && !launcher_.send(Message::Kind::serving)) {
+                log::error("whoever mounts does not hear of it: unmounting " + settings_.mountpoint);
+                end();  // the command says that it failed
+            }
             launcher_.close();
             break;
         case Message::Kind::unmount:
@@ -168,7 +174,10 @@ void Supervisor::mount() {
     }
     mount_ = std::move(*mounted);
     state_ = State::mounted;
-    daemon_channel_.send(Message::Kind::mounted, mount_.number, mount_.device.get());
+    if (daemon_channel_.send(Message::Kind::mounted, mount_.number, mount_.device.get())) return;
+    report_failure("the daemon cannot be told that " + settings_.mountpoint + " is mounted");
+    daemon_channel_.close();
+    kill_at_ = Clock::now() + kSilence;
 }
 
 void Supervisor::signalled() {

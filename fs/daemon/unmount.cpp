@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "config/fault_point.hpp"
 #include "fs/control/mountinfo.hpp"
 
 namespace tierfs {
@@ -113,7 +114,8 @@ Result<FuseMount> mount_fuse(const Settings& settings) {
     ::fuse_set_log_func(keep_words);
     fuse_session* session = ::fuse_session_new(&args, &none, sizeof(none), nullptr);
     const bool mounted =
-        session != nullptr && ::fuse_session_mount(session, settings.mountpoint.c_str()) == 0;
+        session != nullptr &&
+        TIERFS_FAULT_CALL("fuse.mount", ::fuse_session_mount(session, settings.mountpoint.c_str())) == 0;
     ::fuse_set_log_func(nullptr);
     ::fuse_opt_free_args(&args);
     if (!mounted) {
@@ -124,12 +126,18 @@ Result<FuseMount> mount_fuse(const Settings& settings) {
                     settings.mountpoint + " could not be mounted: " + (why.empty() ? "libfuse failed" : why));
     }
     FuseMount mount;
+    const auto undo = [&settings](Error error) {
+        ::umount2(settings.mountpoint.c_str(),
+                  UMOUNT_NOFOLLOW | MNT_DETACH);  // a dead mount is worse than none
+        return fail(std::move(error));
+    };
     // The session is only a handle here: the daemon makes its own. Destroying it would close the descriptor.
-    mount.device.reset(::fcntl(::fuse_session_fd(session), F_DUPFD_CLOEXEC, 3));
+    mount.device.reset(
+        TIERFS_FAULT_CALL("fuse.device", ::fcntl(::fuse_session_fd(session), F_DUPFD_CLOEXEC, 3)));
     ::fuse_session_destroy(session);
-    if (!mount.device) return fail(system_error(errno, "/dev/fuse"));
+    if (!mount.device) return undo(system_error(errno, "/dev/fuse"));
     auto number = device_of(settings.mountpoint);
-    if (!number) return fail(number.error());
+    if (!number) return undo(number.error());
     mount.number = *number;
     return mount;
 }
@@ -137,7 +145,7 @@ Result<FuseMount> mount_fuse(const Settings& settings) {
 Result<void> unmount_fuse(const std::string& mountpoint, const std::string& device, bool lazy) {
     if (!still_mounted(mountpoint, device)) return {};
     const int flags = UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0);
-    if (::umount2(mountpoint.c_str(), flags) == 0) return {};
+    if (TIERFS_FAULT_CALL("fuse.umount", ::umount2(mountpoint.c_str(), flags)) == 0) return {};
     const int code = errno;
     if (code == EPERM) return run_fusermount(mountpoint, lazy);
     if (!still_mounted(mountpoint, device)) return {};
@@ -170,11 +178,13 @@ Result<void> abort_connection(const FuseMount& mount) {
             file.reset(::openat(connections.get(), (minor + "/abort").c_str(), O_WRONLY | O_CLOEXEC));
         if (!file) return fail(system_error(code, path));
     }
-    if (::write(file.get(), "1", 1) != 1) return fail(system_error(errno, path));
+    if (TIERFS_FAULT_CALL("fuse.abort", ::write(file.get(), "1", 1)) != 1)
+        return fail(system_error(errno, path));
     return {};
 }
 
 void set_read_ahead(const std::string& device, unsigned kibibytes) {
+    if (TIERFS_FAULT("fuse.readahead") != 0) return;  // only slower
     std::ofstream("/sys/class/bdi/" + device + "/read_ahead_kb") << kibibytes << "\n";
 }
 

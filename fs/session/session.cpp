@@ -13,6 +13,7 @@
 #include <chrono>
 #include <utility>
 
+#include "config/fault_point.hpp"
 #include "config/log.hpp"
 
 namespace tierfs {
@@ -153,15 +154,13 @@ void Session::serve(Busy& busy) {
         }
     }
     ::pthread_sigmask(SIG_BLOCK, &wake, nullptr);
-    if (!stopping_.load()) {
-        const std::uint64_t one = 1;
-        [[maybe_unused]] const auto written = ::write(ended_.get(), &one, sizeof(one));
-    }
+    if (!stopping_.load()) tell_end();
     running_.fetch_sub(1);
 }
 
 bool Session::receive(std::span<std::byte> buffer, Busy& busy) {
-    const ssize_t size = ::read(::fuse_session_fd(session_), buffer.data(), buffer.size());
+    const ssize_t size =
+        TIERFS_FAULT_CALL("fuse.read", ::read(::fuse_session_fd(session_), buffer.data(), buffer.size()));
     if (size < 0) {
         if (errno == EINTR || errno == EAGAIN || errno == ENOENT) return true;  // ENOENT: given up meanwhile
         if (errno != ENODEV && errno != ECONNABORTED) {
@@ -247,7 +246,36 @@ ssize_t Session::write_reply(int descriptor, iovec* vector, int count) {
             return write_init_reply(descriptor, vector);
         }
     }
-    return ::writev(descriptor, vector, count);
+    const ssize_t written = TIERFS_FAULT_CALL("fuse.reply", ::writev(descriptor, vector, count));
+    if (written < 0 && errno != ENOENT && errno != ENODEV && errno != ECONNABORTED) {
+        reply_lost(descriptor, *vector);
+    }
+    return written;
+}
+
+// The kernel did not take a reply (no memory for it, say), and whoever waits for it would wait for good: an
+// error is smaller. If that fails too the mount ends, which tells all. Keeps errno.
+void Session::reply_lost(int descriptor, const iovec& first) {
+    const int code = errno;
+    fuse_out_header header{};
+    if (first.iov_len < sizeof(header)) return;
+    std::memcpy(&header, first.iov_base, sizeof(header));
+    if (header.unique != 0) {  // else it is a notification: nobody waits
+        log::error(system_error(code, "a reply to the kernel").message);
+        header.error = -EIO;
+        header.len = sizeof(header);
+        iovec only{&header, sizeof(header)};
+        if (TIERFS_FAULT_CALL("fuse.reply.error", ::writev(descriptor, &only, 1)) < 0 && errno != ENOENT) {
+            log::error(system_error(errno, "an error as a reply to the kernel").message + ": the mount ends");
+            tell_end();
+        }
+    }
+    errno = code;
+}
+
+void Session::tell_end() const {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(ended_.get(), &one, sizeof(one));
 }
 
 ssize_t Session::write_init_reply(int descriptor, const iovec* vector) {
@@ -255,9 +283,10 @@ ssize_t Session::write_init_reply(int descriptor, const iovec* vector) {
     std::memcpy(body.data(), vector[1].iov_base, body.size());
     patch_init_reply(body, init_offer_);
     std::array<iovec, 2> patched{vector[0], iovec{body.data(), body.size()}};
-    const auto written = ::writev(descriptor, patched.data(), static_cast<int>(patched.size()));
+    const auto written = TIERFS_FAULT_CALL(
+        "fuse.init", ::writev(descriptor, patched.data(), static_cast<int>(patched.size())));
     const int code = errno;
-    {
+    if (written >= 0) {
         const MutexLock lock(mutex_);
         initialised_ = true;
         initialised_changed_.notify_all();

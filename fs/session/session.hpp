@@ -97,6 +97,9 @@ class Session {
     void process(std::span<std::byte> request, Busy& busy);
     ssize_t write_reply(int descriptor, iovec* vector, int count);
     ssize_t write_init_reply(int descriptor, const iovec* vector);
+    void reply_lost(int descriptor, const iovec& first);
+    /// The mount must be given up: ended() becomes readable.
+    void tell_end() const;
 
     SessionHandlers handlers_;
     fuse_session* session_ = nullptr;

@@ -1,7 +1,6 @@
-"""The kinds of suites: a build, checks of the sources, unit tests, mount tests, the fault matrix. Each has a time budget: generous, for
+"""The kinds of suites: a build, checks of the sources, unit tests, mount tests. Each has a time budget: generous, for
 machines differ by two, and a suite that needs more than 1.5 times of it fails."""
 
-import json
 import os
 import re
 import time
@@ -159,12 +158,11 @@ def parse_gtest(outcome):
 class Mounts(Suite):
     """pytest in tests/mount, with the daemon of one build."""
 
-    where = "tests/mount"
-
     def __init__(self, preset, budget, pattern, marks, slowness, full):
         super().__init__(f"mount-{preset}", budget, f"mount tests with the {preset} build")
         self.preset, self.pattern, self.marks, self.needs = preset, pattern, marks, (preset,)
         self.slowness, self.full = slowness, full
+        self.tests = TOP / "tests/mount"
 
     def execute(self, results, failed_builds):
         program = TOP / "build" / self.preset / "tierfs"
@@ -178,7 +176,7 @@ class Mounts(Suite):
             words += ["-m", self.marks]
         if self.pattern:
             words += ["-k", self.pattern]
-        outcome = self.call(words, env=self.environment(program), cwd=TOP / self.where, grace=120)
+        outcome = self.call(words, env=self.environment(program), cwd=self.tests, grace=120)
         if report.exists():
             self.add_report(results, report)
         if outcome.status is None:
@@ -215,40 +213,3 @@ class Mounts(Suite):
         slow = [f"{name} {seconds:.0f} s" for seconds, name in sorted(cases, reverse=True)[:5] if seconds >= 5]
         if slow:
             say(f"{self.name}: slowest: {', '.join(slow)}")
-
-
-class Faults(Mounts):
-    """The tests of the fault proxy, then the fault matrix with the daemon of one build. Its table is shown whole: what a
-    reader sees of each fault is a result, not only whether it was as expected."""
-
-    where = "tests/faults"
-    SKIPPED = 77  # exit status of matrix.py where it cannot run
-
-    def __init__(self, preset, budget, slowness, full):
-        super().__init__(preset, budget, "", "", slowness, full)
-        self.name, self.what = "faults", f"the fault matrix with the {preset} build"
-
-    def execute(self, results, failed_builds):
-        super().execute(results, failed_builds)
-        program = TOP / "build" / self.preset / "tierfs"
-        if not program.exists():
-            return
-        self.matrix(results, program, "nginx", [])
-        if self.full:  # the million reads are read from nginx
-            self.matrix(results, program, "rgw", ["--reads", 50_000])
-
-    def matrix(self, results, program, server, more):
-        lines = self.folder / f"{server}.json"
-        words = ["/usr/bin/python3", "matrix.py", "--server", server, "--results", lines, "--limit", self.limit() - 60]
-        outcome = self.call(words + more, env=self.environment(program), cwd=TOP / self.where, grace=120)
-        if outcome.status == self.SKIPPED:
-            results.add(self.name, f"matrix with {server}", "skipped", outcome.text)
-            return
-        print(outcome.text.rstrip(), flush=True)
-        failed = results.count("failed", self.name)
-        for line in json.loads(lines.read_text()) if lines.exists() else []:
-            results.add(self.name, f"{server}: {line['fault']}, {line['access']}",
-                        "failed" if line["problem"] else "passed", line["problem"])
-        if outcome.status != 0 and results.count("failed", self.name) == failed:
-            results.add(self.name, f"matrix with {server}", "failed",
-                        f"{outcome.text}\nended with status {outcome.status}")

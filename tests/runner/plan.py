@@ -1,7 +1,8 @@
 """The suites of a run, in order: what is quick and what fails most first."""
 
+from faults import Faults, Matrix
 from fuzz import Fuzz, names
-from kinds import Build, Faults, Format, Mounts, Unit
+from kinds import Build, Format, Mounts, Unit
 from tidy import Tidy
 
 ASAN = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:disable_coredump=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
@@ -32,11 +33,15 @@ def all_suites(options, pattern):
         Fuzz(options.full, options.jobs, ASAN),
         # With AddressSanitizer: what a broken reply or a request that is cut leaves behind is memory used too late, which
         # the release build hides; and the time goes into waiting for deadlines, not into the daemon.
-        Faults("asan", 180 * times, 3, options.full),
+        Matrix("asan", 180 * times, 3, options.full),
+        Faults("fault-points", "points", "asan", 150 * times, 3, options.full),
+        Faults("stale-cache", "stale", "asan", 120 * times, 3, options.full),
+        Faults("crash", "crash", "asan", 240 * times, 3, options.full),
         Tidy(options.full, options.jobs),
         Build("tsan", ("tierfs", "unit_tests"), 900, options.jobs),
         Unit("tsan", 420 * times, pattern, TSAN),
         Mounts("tsan", 300 * times, pattern, "tsan", 4, options.full),
         Build("release", ("tierfs", "iobench"), 600, options.jobs),
         Mounts("release", 300 * times, pattern, "release or release_only", 1, options.full),
+        Faults("crash-release", "crash", "release", 120 * times, 1, options.full, "release"),
     ]

@@ -5,6 +5,7 @@
 #include <optional>
 #include <system_error>
 
+#include "config/fault_point.hpp"
 #include "config/log.hpp"
 #include "tiering/index/format.hpp"
 #include "tiering/index/place.hpp"
@@ -35,6 +36,11 @@ Opened open_database(const IndexOptions& options) {
     Opened opened;
     const rocksdb::Options settings = index_options(options.memory, opened.cache);
     rocksdb::DB* database = nullptr;
+    if (const int code = TIERFS_FAULT("index.open"); code != 0) {
+        const auto text = system_error(code, "injected").message;
+        opened.status = code == ENOSPC ? rocksdb::Status::NoSpace(text) : rocksdb::Status::IOError(text);
+        return opened;
+    }
     opened.status = rocksdb::DB::Open(settings, options.directory.string(), &database);
     opened.database.reset(database);
     return opened;
@@ -104,7 +110,10 @@ Result<void> introduce(rocksdb::DB& database, const IndexOptions& options) {
     rocksdb::WriteBatch batch;
     batch.Put(slice(kLayoutKey), encode_layout(kLayout));
     batch.Put(slice(kIdentityKey), options.identity);
-    const rocksdb::Status status = database.Write(rocksdb::WriteOptions(), &batch);
+    const int code = TIERFS_FAULT("index.introduce");
+    const rocksdb::Status status = code != 0
+                                       ? rocksdb::Status::IOError(system_error(code, "injected").message)
+                                       : database.Write(rocksdb::WriteOptions(), &batch);
     if (status.ok()) return {};
     return fail(EIO, "index " + options.directory.string() + ": " + status.ToString());
 }

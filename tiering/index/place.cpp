@@ -10,6 +10,8 @@
 #include <system_error>
 #include <vector>
 
+#include "config/fault_point.hpp"
+
 namespace tierfs {
 namespace fs = std::filesystem;
 namespace {
@@ -29,7 +31,7 @@ Result<void> make_private_directory(const fs::path& directory) {
     std::error_code problem;
     if (fs::is_directory(directory, problem)) return {};
     if (directory.has_parent_path()) fs::create_directories(directory.parent_path(), problem);
-    if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
+    if (TIERFS_FAULT_CALL("index.folder", ::mkdir(directory.c_str(), 0700)) != 0 && errno != EEXIST) {
         return fail(system_error(errno, "index " + directory.string() + ": cannot make the directory"));
     }
     return {};
@@ -50,7 +52,7 @@ Result<fs::path> put_aside(const fs::path& directory) {
     // Removed first: a damaged index is worth nothing but a look, and the disk may be full.
     for (const fs::path& path : older) fs::remove_all(path, problem);
     const fs::path aside = directory.parent_path() / (prefix + std::to_string(highest + 1));
-    fs::rename(directory, aside, problem);
+    if (!TIERFS_FAULT_CODE("index.aside", problem)) fs::rename(directory, aside, problem);
     if (problem) {
         return fail(system_error(problem.value(), "index " + directory.string() + ": cannot put aside"));
     }
@@ -59,7 +61,8 @@ Result<fs::path> put_aside(const fs::path& directory) {
 
 void mark_damaged(const fs::path& directory) noexcept {
     try {
-        const int mark = ::open((directory / kDamagedMark).c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        const int mark = TIERFS_FAULT_CALL(
+            "index.mark", ::open((directory / kDamagedMark).c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
         if (mark >= 0) ::close(mark);
     } catch (...) {  // out of memory while reporting damage
     }

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "config/fault_point.hpp"
 #include "config/log.hpp"
 #include "tiering/index/format.hpp"
 #include "tiering/index/place.hpp"
@@ -34,6 +35,13 @@ std::string_view view(const rocksdb::Slice& text) {
 
 bool cache_is_full(const rocksdb::Status& status) {
     return status.IsMemoryLimit() || status.IsIncomplete();
+}
+
+/// What a fault point makes of an errno: EBADMSG is a block that does not verify.
+[[maybe_unused]] rocksdb::Status injected(int code) {
+    if (code == EBADMSG) return rocksdb::Status::Corruption("block checksum mismatch");
+    const auto text = system_error(code, "injected").message;
+    return code == ENOSPC ? rocksdb::Status::NoSpace(text) : rocksdb::Status::IOError(text);
 }
 
 std::string after_kind(char kind) {
@@ -105,6 +113,7 @@ Result<std::optional<T>> RocksIndex::find(const std::string& key, std::string_vi
     rocksdb::ReadOptions options;
     auto* family = database_->DefaultColumnFamily();
     rocksdb::Status status = database_->Get(options, family, key, &value);
+    if (const int code = TIERFS_FAULT("index.get"); code != 0) status = injected(code);
     if (cache_is_full(status)) {
         value.Reset();
         options.fill_cache = false;
@@ -154,6 +163,8 @@ Result<void> RocksIndex::scan(std::string from, const std::string& end, bool one
             from += '\0';
             if (!each(view(it->key()), view(it->value()))) return {};
         }
+        if (const int code = TIERFS_FAULT("index.scan"); code != 0)
+            return fail(failed(injected(code), "reading records"));
         if (it->status().ok()) return {};
         if (it->status().IsCorruption()) found_damage(it->status());
         if (!cache_is_full(it->status()) || !fill_cache) return fail(failed(it->status(), "reading records"));
@@ -207,6 +218,7 @@ Result<void> RocksIndex::commit(std::unique_ptr<IndexBatch> batch) {
 }
 
 rocksdb::Status RocksIndex::write(rocksdb::WriteBatch& writes) {
+    if (const int code = TIERFS_FAULT("index.put"); code != 0) return injected(code);
 #ifdef TIERFS_UNDER_TSAN
     // One writer may write the batches of others. How they hand them over cannot be seen by ThreadSanitizer
     // in a library that was built without it, so that there it is one at a time.

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <tuple>
 
+#include "config/fault_point.hpp"
 #include "config/log.hpp"
 #include "tiering/extent/scan.hpp"
 
@@ -26,9 +27,18 @@ struct FileStat {
     std::int64_t modified_ns = 0;
 };
 
+/// What is not known is not counted either: nvme.limit then holds for the rest.
+void left_alone(const fs::path& path, int code) {
+    log::warning("NVMe tier: left alone until the next start: " + system_error(code, path.native()).message);
+}
+
 std::optional<FileStat> stat_file(const fs::path& path, bool preallocated) {
     struct stat status {};
-    if (::lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+    if (TIERFS_FAULT_CALL("nvme.scan.stat", ::lstat(path.c_str(), &status)) != 0) {
+        if (errno != ENOENT) left_alone(path, errno);
+        return std::nullopt;
+    }
+    if (!S_ISREG(status.st_mode)) return std::nullopt;
     const auto allocated = static_cast<std::uint64_t>(status.st_blocks) * 512;
     const auto size = static_cast<std::uint64_t>(status.st_size);
     return FileStat{preallocated ? std::max(allocated, size) : allocated,
@@ -37,6 +47,7 @@ std::optional<FileStat> stat_file(const fs::path& path, bool preallocated) {
 
 void find_extents(const NvmeCore& core, std::vector<Found>& found, std::uint64_t& next,
                   std::error_code& error) {
+    if (TIERFS_FAULT_CODE("nvme.scan.extents", error)) return;
     for (fs::directory_iterator at(core.catalog.extents_dir(), error), end; !error && at != end;
          at.increment(error)) {
         const auto name = parse_extent_file_name(at->path().filename().native());
@@ -56,7 +67,7 @@ void find_file(const fs::path& path, std::vector<Found>& found) {
     const auto partner = stat_file(fs::path(path).replace_extension(data ? ".sums" : ".data"), false);
     if (!partner) {
         std::error_code ignored;  // tried again at the next start
-        fs::remove(path, ignored);
+        if (!TIERFS_FAULT_CODE("nvme.scan.unlink", ignored)) fs::remove(path, ignored);
         return;
     }
     const auto status = stat_file(path, false);
@@ -65,11 +76,15 @@ void find_file(const fs::path& path, std::vector<Found>& found) {
 }
 
 void find_files(const NvmeCore& core, std::vector<Found>& found, std::error_code& error) {
+    if (TIERFS_FAULT_CODE("nvme.scan.files", error)) return;
     for (fs::directory_iterator at(core.catalog.files_dir(), error), end; !error && at != end;
          at.increment(error)) {
         std::error_code inner;
         if (at->path().filename().native().size() != 2) continue;
-        if (at->symlink_status(inner).type() != fs::file_type::directory) continue;
+        const bool folder = !TIERFS_FAULT_CODE("nvme.scan.folder", inner) &&
+                            at->symlink_status(inner).type() == fs::file_type::directory;
+        if (inner) left_alone(at->path(), inner.value());
+        if (!folder) continue;
         std::vector<fs::path> paths;  // complete before files are unlinked
         for (fs::directory_iterator file(at->path(), inner), last; !inner && file != last;
              file.increment(inner)) {
@@ -112,7 +127,11 @@ void adopt_extent(NvmeCore& core, const Unit& unit) {
     const std::uint64_t number = unit.id.low;
     Catalog::Lookup lookup;
     const auto handle = core.catalog.extent_of_number(number, lookup);
-    if (!handle) return;
+    if (!handle) {
+        if (!lookup.gone)
+            left_alone(core.catalog.extent_path(number, core.catalog.uuid(number)), lookup.error);
+        return;
+    }
     const ExtentUuid uuid = core.catalog.uuid(number);
     const auto from = first_unrecorded(core, number, uuid, handle->file);
     if (!from) return;
@@ -161,7 +180,7 @@ void adopt_file(NvmeCore& core, SpaceKeeper& space, const Unit& unit) {
 
 Result<void> make_folders(const NvmeCore& core) {
     for (const auto& folder : {core.catalog.extents_dir(), core.catalog.files_dir()}) {
-        if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+        if (TIERFS_FAULT_CALL("nvme.folder", ::mkdir(folder.c_str(), 0700)) != 0 && errno != EEXIST) {
             return fail(system_error(errno, folder.native()));
         }
     }

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <system_error>
 
+#include "config/fault_point.hpp"
 #include "tiering/extent/format.hpp"
 
 namespace tierfs {
@@ -62,14 +63,17 @@ Result<BackingFile> BackingFile::create(const std::filesystem::path& files, cons
                                         std::uint64_t size) {
     const Paths where = paths(files, id);
     std::error_code ignored;  // opening says what is wrong
-    std::filesystem::create_directory(where.data.parent_path(), ignored);
+    if (!TIERFS_FAULT_CODE("nvme.data.folder", ignored))
+        std::filesystem::create_directory(where.data.parent_path(), ignored);
     // Unlinked, not emptied: someone may still read the old ones.
     std::filesystem::remove(where.sums, ignored);
     std::filesystem::remove(where.data, ignored);
-    auto data = DiskFile::open(where.data, {.write = true, .create = true, .truncate = true});
+    auto data =
+        DiskFile::open(where.data, {.write = true, .create = true, .truncate = true, .use = DiskUse::data});
     if (!data) return fail(data.error());
-    auto sums =
-        DiskFile::open(where.sums, {.write = true, .create = true, .truncate = true, .direct = false});
+    auto sums = DiskFile::open(
+        where.sums,
+        {.write = true, .create = true, .truncate = true, .direct = false, .use = DiskUse::sidecar});
     if (!sums) return fail(sums.error());
     if (auto done = data->truncate(size); !done) return fail(done.error());
     if (auto done = sums->write(make_header(id, size), 0); !done) return fail(done.error());
@@ -81,12 +85,12 @@ Result<BackingFile> BackingFile::create(const std::filesystem::path& files, cons
 
 Result<BackingFile> BackingFile::open(const std::filesystem::path& files, const ContentId& id) {
     const Paths where = paths(files, id);
-    auto data = DiskFile::open(where.data, {.write = true});
+    auto data = DiskFile::open(where.data, {.write = true, .use = DiskUse::data});
     // A file system that went read-only can still be read.
     const bool writable = data || data.error().code != EROFS;
-    if (!writable) data = DiskFile::open(where.data, {});
+    if (!writable) data = DiskFile::open(where.data, {.use = DiskUse::data});
     if (!data) return fail(data.error());
-    auto sums = DiskFile::open(where.sums, {.write = writable, .direct = false});
+    auto sums = DiskFile::open(where.sums, {.write = writable, .direct = false, .use = DiskUse::sidecar});
     if (!sums) return fail(sums.error());
     const auto sizes = data->sizes();
     if (!sizes) return fail(sizes.error());
@@ -110,8 +114,9 @@ Result<void> BackingFile::remove(const std::filesystem::path& files, const Conte
     const Paths where = paths(files, id);
     std::error_code data_error;
     std::error_code sums_error;
-    std::filesystem::remove(where.data, data_error);
-    std::filesystem::remove(where.sums, sums_error);
+    if (!TIERFS_FAULT_CODE("nvme.data.unlink", data_error)) std::filesystem::remove(where.data, data_error);
+    if (!TIERFS_FAULT_CODE("nvme.sidecar.unlink", sums_error))
+        std::filesystem::remove(where.sums, sums_error);
     if (data_error) return fail(system_error(data_error.value(), where.data.native()));
     if (sums_error) return fail(system_error(sums_error.value(), where.sums.native()));
     return {};

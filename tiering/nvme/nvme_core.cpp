@@ -68,7 +68,9 @@ void NvmeCore::write_succeeded() {
 }
 
 void NvmeCore::read_failed(int code) {
-    if (health.read_failed()) log_state(system_error(code, options.directory.native()).message);
+    const auto cause = system_error(code, options.directory.native()).message;
+    log::warning("NVMe tier: a read failed, the origin is asked instead: " + cause);
+    if (health.read_failed()) log_state(cause);
 }
 
 void NvmeCore::log_state(const std::string& cause) const {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "config/fault_point.hpp"
 #include "config/log.hpp"
 #include "tiering/nvme/failed_reads.hpp"
 #include "tiering/nvme/nvme_core.hpp"
@@ -61,9 +62,11 @@ class NvmeTierImpl final : public NvmeTierForTests {
 Result<void> NvmeTierImpl::start() {
     if (auto made = make_folders(core_); !made) return made;
     const auto& path = core_.catalog.extents_dir();
-    lock_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    lock_.reset(
+        TIERFS_FAULT_CALL("nvme.lock.open", ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
     if (!lock_) return fail(system_error(errno, path.native()));
-    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (TIERFS_FAULT_CALL("nvme.lock.take", ::flock(lock_.get(), LOCK_EX | LOCK_NB)) != 0) {
+        if (errno != EWOULDBLOCK) return fail(system_error(errno, path.native() + ": lock"));
         return fail(EBUSY, path.native() + ": another tierfs uses this cache; give each its own folder");
     }
     auto found = find_units(core_);

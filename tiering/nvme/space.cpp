@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "config/fault_point.hpp"
 #include "config/log.hpp"
 #include "tiering/extent/scan.hpp"
 
@@ -21,7 +22,7 @@ struct FreeSpace {
 
 std::optional<FreeSpace> free_space(const std::filesystem::path& directory) {
     struct statvfs status {};
-    if (::statvfs(directory.c_str(), &status) != 0) return std::nullopt;
+    if (TIERFS_FAULT_CALL("nvme.space", ::statvfs(directory.c_str(), &status)) != 0) return std::nullopt;
     return FreeSpace{std::uint64_t{status.f_bavail} * status.f_frsize,
                      std::min(std::uint64_t{status.f_blocks} * status.f_frsize / 50, kReserve)};
 }
@@ -46,7 +47,7 @@ bool SpaceKeeper::evict_one(const std::optional<Unit>& keep) {
 Result<void> SpaceKeeper::try_evict(const std::optional<Unit>& keep) {
     // On a file system that went read-only, what is there can still be read: it is not to be forgotten.
     const auto& folder = core_.catalog.extents_dir();
-    if (::access(folder.c_str(), W_OK) != 0) {
+    if (TIERFS_FAULT_CALL("nvme.access", ::access(folder.c_str(), W_OK)) != 0) {
         const Error error = system_error(errno, folder.native());
         core_.write_failed(error);
         return fail(error);
@@ -69,6 +70,8 @@ void SpaceKeeper::erase_entries(const Victim& victim) {
         file = &victim.extent->file;
     } else if (auto result = DiskFile::open(core_.catalog.extent_path(number, victim.uuid), {})) {
         file = &opened.emplace(std::move(*result));
+    } else {
+        log::warning("NVMe tier: " + result.error().message);
     }
     if (file == nullptr) return;  // its records are erased when somebody asks for them
     auto batch = core_.index.batch();
@@ -102,7 +105,7 @@ Result<void> SpaceKeeper::evict(Victim victim) {
     } else if (victim.unit.is_extent) {
         const auto path = core_.catalog.extent_path(victim.unit.id.low, victim.uuid);
         std::error_code error;
-        std::filesystem::remove(path, error);
+        if (!TIERFS_FAULT_CODE("nvme.extent.unlink", error)) std::filesystem::remove(path, error);
         if (error) removed = fail(system_error(error.value(), path.native()));
     } else {
         removed = BackingFile::remove(core_.catalog.files_dir(), victim.unit.id);

@@ -52,6 +52,16 @@ class Xfs(Disk):
         """From now on every access fails with EIO, as when a device disappears."""
         processes.check(["xfs_io", "-x", "-c", "shutdown", self.path])
 
+    def recover(self):
+        """After shut_down(), as after a power cut: mounted anew, by the log or, where that fails, by xfs_repair;
+        returns which."""
+        processes.check(["umount", self.path])
+        if processes.run(["mount", "-t", "xfs", "-o", "nouuid", self.loop, self.path]).returncode == 0:
+            return "log"
+        processes.check(["xfs_repair", "-L", self.loop])
+        processes.check(["mount", "-t", "xfs", "-o", "nouuid", self.loop, self.path])
+        return "xfs_repair"
+
     def close(self):
         super().close()
         if self.loop:
