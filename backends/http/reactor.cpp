@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "config/sync_point.hpp"
+
 namespace tierfs::http {
 namespace {
 
@@ -29,6 +31,7 @@ Reactor::~Reactor() {
 }
 
 TransferPtr Reactor::post(TransferPtr transfer) {
+    TIERFS_SYNC_POINT("http.reactor.posting");
     {
         const MutexLock lock(mutex_);
         if (stopping_) return transfer;
@@ -58,6 +61,7 @@ void Reactor::stop() {
         const MutexLock lock(mutex_);
         stopping_ = true;
     }
+    TIERFS_SYNC_POINT("http.reactor.stopping");
     if (!thread_.joinable()) return;
     curl_multi_wakeup(multi_);
     thread_.join();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "config/sync_point.hpp"
+
 namespace tierfs {
 namespace {
 
@@ -109,6 +111,7 @@ void NvmeWriter::stop(bool orderly) {
         stop_ = true;
         abandon_ = abandon_ || !orderly;
     }
+    TIERFS_SYNC_POINT("nvme.writer.stopping");
     wake_.notify_all();
     std::call_once(joined_, [this] { thread_.join(); });
 }
