@@ -204,6 +204,7 @@ class NamesModel : public NamesFixture {
             at = slash + 1;
         }
         std::set<std::string> found;
+        std::set<std::uint64_t> cookies;
         const std::string prefix = path.empty() ? "" : path + "/";
         std::uint64_t after = 0;
         for (;;) {
@@ -214,7 +215,7 @@ class NamesModel : public NamesFixture {
             }
             RC_ASSERT(items->size() <= limit);
             for (const auto& item : *items) {
-                RC_ASSERT(item.cookie > after);
+                RC_ASSERT(cookies.insert(item.cookie).second);
                 after = item.cookie;
                 if (item.cookie <= 2) continue;
                 RC_ASSERT(found.insert(item.name).second);

@@ -59,11 +59,11 @@ TEST(StoreOrder, AReaderMayJoinAFlightThatIsNotSentYet) {
 
 TEST(StoreOrder, WhatLeavesRamBetweenLookAndReadIsFetchedAgain) {
     Scene scene;
-    scene.ram = 0;  // blocks stay only while they are ahead of the reader
+    scene.ram = 2 * kMiB;
+    scene.window = 0;
     scene.arena = 16 * kMiB;
     scene.nvme = true;
     Harness harness(scene);
-    harness.settings.prefetch_window = 0;
     const auto large = object("large", 3 * kMiB);
     harness.nvme.put(*large, 0, 48);
     harness.check(large, 0, 65536);
