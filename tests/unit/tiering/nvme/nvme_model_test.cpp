@@ -51,6 +51,7 @@ class NvmeModel {
             case 3:
                 tier_->erase(object_id(number));
                 whole_.erase(number);
+                flushed_.erase(number);
                 break;
             case 4:
                 tier_->close();
@@ -85,6 +86,7 @@ class NvmeModel {
     }
     void reopen() {
         tier_.reset();
+        admitted_ += 2 << 20;  // an extent that is not full, or not cut yet
         RC_ASSERT(disk_bytes() <= kLimit);
         open();
         must_hit();
@@ -169,6 +171,7 @@ class NvmeModel {
             }
         }
         open();
+        tier_->flush();  // the limit is met again: a bit in a hole takes a page
     }
 
     std::uint64_t disk_bytes() const {
