@@ -74,7 +74,7 @@ void check(int cases, Property&& property) {
         reproduce = rc::detail::configuration().reproduce;
     }
     rc::detail::TestListenerAdapter quiet;
-    const auto result =
+    const rc::detail::TestResult result =
         rc::detail::checkTestable(std::forward<Property>(property), metadata, params, quiet, reproduce);
     if (result.is<rc::detail::SuccessResult>()) return;
     std::ostringstream text;
