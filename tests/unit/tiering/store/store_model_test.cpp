@@ -18,10 +18,6 @@ std::uint64_t size_of(unsigned number) {
     return kSizes[number];
 }
 
-std::string name_of(unsigned number, unsigned version) {
-    return "object" + std::to_string(number) + "v" + std::to_string(version);
-}
-
 /// Answers when told to. A request for a version that is no longer there fails, as If-Match does.
 class ModelOrigin final : public Origin {
   public:
