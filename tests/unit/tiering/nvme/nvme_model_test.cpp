@@ -150,6 +150,7 @@ class NvmeModel {
     /// Flips a bit of some file, or cuts it, while the tier is down.
     void damage(const model::Command& command) {
         tier_->abandon();
+        whole_ = flushed_;
         tier_.reset();
         std::vector<fs::path> files;
         for (const auto& entry : fs::recursive_directory_iterator(options_.directory)) {

@@ -168,8 +168,10 @@ class StoreModel {
 
     void finish() {
         kept_.clear();
-        while (!pending_.empty()) collect(0, true);
-        kept_.clear();
+        while (!pending_.empty()) {
+            collect(0, true);
+            kept_.clear();  // who keeps its answer may keep others waiting
+        }
         while (origin_.answer(0, 0)) {  // readahead that is still under way
         }
         while (nvme_.write_one()) {
