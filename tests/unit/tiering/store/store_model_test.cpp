@@ -222,7 +222,7 @@ class StoreModel {
     /// Looks at an answer when it is there; `drive`: makes it come.
     void collect(std::size_t which, bool drive) {
         const auto place = pending_.begin() + static_cast<std::ptrdiff_t>(which);
-        const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
         while (drive && !place->pending->done()) {
             RC_ASSERT(std::chrono::steady_clock::now() < deadline);
             nvme_.write_one();
