@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "config/sync_point.hpp"
 #include "tiering/store_impl.hpp"
 
 namespace tierfs {
@@ -292,6 +293,7 @@ StoreStats TieredStore::stats() const {
 
 bool TieredStore::stop(std::chrono::milliseconds patience) {
     gate_.close();
+    TIERFS_SYNC_POINT("store.stop.closed");
     for (const ReadOperationPtr& operation : admission_->stop()) {
         fail_read(operation->callback,
                   Error{ECANCELED, operation->object->path + ": the mount is going away"});

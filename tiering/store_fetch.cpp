@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/sync_point.hpp"
 #include "tiering/store_impl.hpp"
 
 namespace tierfs {
@@ -43,6 +44,7 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
     FlightTable::Shard& shard = flights_.shard(flight->key.id);
     std::vector<Flight::Waiter> waiters;
     bool was_prefetch = false, again = false;
+    TIERFS_SYNC_POINT("store.flight.completing");
     {
         MutexLock lock(shard.mutex);
         was_prefetch = flight->prefetch;
@@ -62,6 +64,7 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
             shard.remove(*flight);
         }
     }
+    TIERFS_SYNC_POINT("store.flight.landed");
     if (was_prefetch) counters_.prefetch_under_way.fetch_sub(flight->buffer->capacity());
     if (again) {
         send(flight, Priority::demand);
@@ -141,6 +144,7 @@ TieredStore::Prefetched TieredStore::prefetch_run(const std::shared_ptr<const Ob
     if (!buffer && ram_.reclaim(taken, RamTier::Reclaim::used) > 0) buffer = arena_->allocate(size);
     if (!buffer) return Prefetched::refused;
     FlightPtr flight = make_flight(object, layout, unit, first, count, std::move(buffer), true);
+    TIERFS_SYNC_POINT("store.prefetch.allocated");
     {
         FlightTable::Shard& shard = flights_.shard(object->content);
         MutexLock lock(shard.mutex);
@@ -152,6 +156,7 @@ TieredStore::Prefetched TieredStore::prefetch_run(const std::shared_ptr<const Ob
     }
     gate_.add();
     counters_.prefetch_under_way.fetch_add(flight->buffer->capacity());
+    TIERFS_SYNC_POINT("store.prefetch.added");
     send(flight, Priority::prefetch);
     return Prefetched::done;
 }

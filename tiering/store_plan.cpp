@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/sync_point.hpp"
 #include "tiering/store_impl.hpp"
 
 namespace tierfs {
@@ -154,6 +155,7 @@ std::vector<FlightPtr> TieredStore::commit(const ReadOperationPtr& operation, Fl
 TieredStore::Started TieredStore::attempt(const ReadOperationPtr& operation, bool queued) {
     ReadPlan plan;
     std::vector<ReadPlan::UnitPlan> units = divide(*operation, false);
+    TIERFS_SYNC_POINT("store.read.divided");
     FlightTable::Shard& shard = flights_.shard(operation->object->content);
     std::vector<FlightPtr> flights;
     for (;;) {
@@ -185,6 +187,7 @@ TieredStore::Started TieredStore::attempt(const ReadOperationPtr& operation, boo
         const auto depth = queued ? RamTier::Reclaim::held_too : RamTier::Reclaim::all_free;
         if (ram_.reclaim(plan.short_of, depth) == 0) return Started::no_memory;
     }
+    TIERFS_SYNC_POINT("store.read.committed");
     for (const FlightPtr& flight : flights) send(flight, Priority::demand);
     for (ReadPlan::Own& own : plan.own) {
         if (own.from_nvme) read_nvme(operation, own);
@@ -199,6 +202,7 @@ void TieredStore::read_nvme(const ReadOperationPtr& operation, ReadPlan::Own& ow
     const ContentId& id = operation->object->content;
     const std::uint64_t begin = layout.block_begin(own.unit, own.first);
     const std::uint64_t size = layout.block_end(own.unit, own.first + own.count - 1) - begin;
+    TIERFS_SYNC_POINT("store.read.nvme_planned");
     if (!nvme_->read(id, layout.size, begin, own.buffer->writable().first(size))) {
         fetch_instead(operation, own);
         return;

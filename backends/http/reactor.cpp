@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "config/fault_point.hpp"
+#include "config/sync_point.hpp"
 
 namespace tierfs::http {
 namespace {
@@ -31,6 +32,7 @@ Reactor::~Reactor() {
 }
 
 TransferPtr Reactor::post(TransferPtr transfer) {
+    TIERFS_SYNC_POINT("http.reactor.posting");
     {
         const MutexLock lock(mutex_);
         if (stopping_) return transfer;
@@ -60,6 +62,7 @@ void Reactor::stop() {
         const MutexLock lock(mutex_);
         stopping_ = true;
     }
+    TIERFS_SYNC_POINT("http.reactor.stopping");
     if (!thread_.joinable()) return;
     curl_multi_wakeup(multi_);
     thread_.join();

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "config/sync_point.hpp"
+
 namespace tierfs {
 namespace {
 
@@ -133,6 +135,7 @@ Result<std::optional<NodeId>> NodeTable::leads_to(NodeId parent, const std::stri
     if (auto cached = names_.get(key)) return cached;
     const auto generation = names_.generation(key);
     auto found = index_.find_name(parent, name);
+    TIERFS_SYNC_POINT("names.lookup.indexed");
     if (!found) return fail(std::move(found.error()));
     if (!*found) return std::optional<NodeId>();
     names_.add(key, (*found)->node, cost(key), generation);
@@ -228,6 +231,7 @@ Result<std::int64_t> NodeTable::confirmed(const NodeRecord& record, std::int64_t
 
 Result<void> NodeTable::commit(Changes& changes) {
     if (auto done = index_.commit(std::move(changes.batch_)); !done) return done;
+    TIERFS_SYNC_POINT("names.commit.indexed");
     for (auto& [id, record] : changes.nodes_) {
         const std::size_t bytes = cost(*record);
         nodes_.put(id, std::move(record), bytes);
@@ -245,6 +249,7 @@ Result<void> NodeTable::commit(Changes& changes) {
 }
 
 void NodeTable::announce(const Changes& changes) {
+    TIERFS_SYNC_POINT("names.announce");
     for (const auto& event : changes.events_) {
         sink_.entry_changed(event.parent, event.name);
         sink_.node_changed(event.old);

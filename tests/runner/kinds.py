@@ -103,12 +103,24 @@ class Format(Suite):
                     "mend with: clang-format -i " + " ".join(bad) if bad else outcome.text)
 
 
+class Mutations(Suite):
+    """Whether tests/mutations still fits the sources; running it is for who changes them."""
+
+    def __init__(self):
+        super().__init__("mutations", 10, "tests/mutations/run --check")
+
+    def execute(self, results, failed_builds):
+        outcome = self.call([TOP / "tests/mutations/run", "--check"])
+        results.add(self.name, "fit the sources", "passed" if outcome.status == 0 else "failed", outcome.text)
+
+
 class Unit(Suite):
     """GoogleTest. A test that crashes the program counts as failed, and the ones after it still run."""
 
-    def __init__(self, preset, budget, pattern, env):
+    def __init__(self, preset, budget, pattern, env, full):
         super().__init__(f"unit-{preset}", budget, f"unit tests of the {preset} build")
-        self.preset, self.pattern, self.env, self.needs = preset, pattern, env, (preset,)
+        self.preset, self.pattern, self.needs = preset, pattern, (preset,)
+        self.env = {**env, "TIERFS_TEST_FULL": "1"} if full else env
 
     def execute(self, results, failed_builds):
         build = TOP / "build" / self.preset

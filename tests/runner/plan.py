@@ -2,7 +2,7 @@
 
 from faults import Faults, Matrix
 from fuzz import Fuzz, names
-from kinds import Build, Format, Mounts, Unit
+from kinds import Build, Format, Mounts, Mutations, Unit
 from tidy import Tidy
 
 ASAN = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:disable_coredump=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
@@ -26,9 +26,10 @@ def all_suites(options, pattern):
     times = 10 if options.full else 1
     return [
         Format(),
+        Mutations(),
         Build("asan", ("tierfs", "iobench", "unit_tests", *(f"fuzz_{name}" for name in names())), 960,
               options.jobs),
-        Unit("asan", 300 * times, pattern, ASAN),
+        Unit("asan", 300 * times, pattern, ASAN, options.full),
         Mounts("asan", 720 * times, pattern, "not release_only", 3, options.full),
         Fuzz(options.full, options.jobs, ASAN),
         # With AddressSanitizer: what a broken reply or a request that is cut leaves behind is memory used too late, which
@@ -39,7 +40,7 @@ def all_suites(options, pattern):
         Faults("crash", "crash", "asan", 240 * times, 3, options.full),
         Tidy(options.full, options.jobs),
         Build("tsan", ("tierfs", "unit_tests"), 900, options.jobs),
-        Unit("tsan", 420 * times, pattern, TSAN),
+        Unit("tsan", 420 * times, pattern, TSAN, options.full),
         Mounts("tsan", 300 * times, pattern, "tsan", 4, options.full),
         Build("release", ("tierfs", "iobench"), 600, options.jobs),
         Mounts("release", 300 * times, pattern, "release or release_only", 1, options.full),

@@ -8,6 +8,7 @@
 
 #include "config/fault_point.hpp"
 #include "config/log.hpp"
+#include "config/sync_point.hpp"
 #include "tiering/nvme/failed_reads.hpp"
 #include "tiering/nvme/nvme_core.hpp"
 #include "tiering/nvme/writer.hpp"
@@ -85,6 +86,7 @@ bool NvmeTierImpl::read(const ContentId& id, std::uint64_t object_size, std::uin
         ++core_.counters.misses;
         return false;
     }
+    TIERFS_SYNC_POINT("nvme.read.located");
     ReadOutcome outcome = ReadOutcome::failed;
     if (is_aligned(out.data())) {
         outcome = read_located(id, location, offset, out);
@@ -134,6 +136,7 @@ ReadOutcome NvmeTierImpl::read_entry(const ContentId& id, const Location& locati
         return ReadOutcome::absent;
     }
     if (core_.hooks.after_lookup) core_.hooks.after_lookup();
+    TIERFS_SYNC_POINT("nvme.read.opened");
     // A small entry lies inside one sector: the sector goes where the reader wants the entry, whose memory
     // reaches as far, and the entry is moved to its front.
     const std::uint64_t start = location.offset + offset;

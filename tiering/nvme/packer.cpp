@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <system_error>
 
+#include "config/sync_point.hpp"
+
 namespace tierfs {
 namespace {
 
@@ -106,8 +108,12 @@ void Packer::flush() {
     if (chunk_.empty()) return;
     auto written = write_chunk();
     if (!written && written.error().code == ENOSPC && space_.evict_one()) written = write_chunk();
-    if (written) written = commit_chunk();
     if (written) {
+        TIERFS_SYNC_POINT("nvme.pack.written");
+        written = commit_chunk();
+    }
+    if (written) {
+        TIERFS_SYNC_POINT("nvme.pack.committed");
         core_.write_succeeded();
     } else {
         core_.write_failed(written.error());

@@ -8,6 +8,7 @@
 
 #include "config/fault_point.hpp"
 #include "config/log.hpp"
+#include "config/sync_point.hpp"
 #include "tiering/extent/scan.hpp"
 
 namespace tierfs {
@@ -92,12 +93,14 @@ void SpaceKeeper::erase_entries(const Victim& victim) {
 }
 
 Result<void> SpaceKeeper::evict(Victim victim) {
+    TIERFS_SYNC_POINT("nvme.evict.taken");
     if (victim.unit.is_extent) {
         erase_entries(victim);
     } else {
         const auto location = core_.find_indexed(victim.unit.id);
         if (location && location->kind == Location::Kind::backing_file) core_.erase_location(victim.unit.id);
     }
+    TIERFS_SYNC_POINT("nvme.evict.unindexed");
     if (core_.hooks.before_unlink) core_.hooks.before_unlink();
     Result<void> removed;
     if (const int code = core_.fault(DiskOperation::unlink); code != 0) {

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "config/log.hpp"
+#include "config/sync_point.hpp"
 
 namespace tierfs {
 namespace {
@@ -144,6 +145,7 @@ void NvmeWriter::stop(bool orderly) {
         stop_ = true;
         abandon_ = abandon_ || !orderly;
     }
+    TIERFS_SYNC_POINT("nvme.writer.stopping");
     wake_.notify_all();
     std::call_once(joined_, [this] { thread_.join(); });
 }

@@ -1,6 +1,7 @@
 // An origin and an NVMe tier that do what a test tells them, when it tells them.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -164,8 +165,8 @@ class FakeOrigin final : public Origin {
 /// Keeps blocks in a map. `hold`: buffers admitted stay held until `write_all`, as a slow writer would.
 class FakeNvme final : public NvmeTier {
   public:
-    bool hold = false;
-    bool lie = false;  ///< contains says yes, read says no: evicted or damaged in between
+    std::atomic<bool> hold = false;
+    std::atomic<bool> lie = false;  ///< contains says yes, read says no: evicted or damaged in between
 
     bool read(const ContentId& id, std::uint64_t size, std::uint64_t offset,
               std::span<std::byte> out) override {

@@ -1,0 +1,135 @@
+"""The mutations: (file, old text, new text) with what they break and who must notice.
+
+`old` must occur exactly once in the file. `tests` is a filter of GoogleTest; `mount` a pattern for pytest -k in
+tests/mount. Keep each small, and of a kind that a hurried change could make.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutation:
+    name: str
+    what: str
+    file: str
+    old: str
+    new: str
+    tests: str = ""
+    mount: str = ""
+
+
+MUTATIONS = [
+    Mutation(
+        "single-flight-join", "a reader does not join the request under way, but sends its own",
+        "tiering/store_plan.cpp",
+        "            if (blocks != 0) plan.joins.push_back({flight, blocks});\n            missing &= ~blocks;\n",
+        "            (void)blocks;\n",
+        "StoreModelTest.*"),
+    Mutation(
+        "entry-checksum", "the checksum test of what is read from an extent",
+        "tiering/nvme/nvme_tier.cpp",
+        "!= location.sums[unit]) {",
+        "!= location.sums[unit] && location.object_size == 0) {",
+        "NvmeModelTest.*"),
+    Mutation(
+        "scan-stops-at-damage", "recovery: nothing behind a damaged chunk is looked for",
+        "tiering/extent/scan.cpp",
+        "            scan.intact = false;\n            searching = true;\n",
+        "            scan.intact = false;\n            break;\n",
+        "ExtentModelTest.*"),
+    Mutation(
+        "readdir-offset", "the offset of readdir: the entry that the kernel has already comes again",
+        "tiering/index/rocks_index.cpp",
+        "    if (!after.empty()) from += '\\0';\n",
+        "",
+        "NamesModelTest.*:IndexModelTest.*"),
+    Mutation(
+        "s3fifo-promotion", "the policy: one use in the small queue is enough for the main one",
+        "tiering/policy/s3fifo.hpp",
+        "if (oldest->frequency > 1) {",
+        "if (oldest->frequency > 0) {",
+        "S3FifoModel.*"),
+    Mutation(
+        "arena-coalescing", "a buddy is merged though only a part of it is free",
+        "tiering/ram/arena.cpp",
+        "free_order_[buddy] != order + 1) break;",
+        "free_order_[buddy] == 0) break;",
+        "ArenaModelTest.*"),
+    Mutation(
+        "ttl", "metadata.ttl: an answer lives twice as long",
+        "fs/names/node_table.cpp",
+        "if (age < 0 || age >= ttl) return std::nullopt;\n    return milliseconds((ttl - age)",
+        "if (age < 0 || age >= 2 * ttl) return std::nullopt;\n    return milliseconds((2 * ttl - age)",
+        "NamesModelTest.*"),
+    Mutation(
+        "nvme-limit", "nvme.limit: room is made only when the limit is exceeded already",
+        "tiering/nvme/space.cpp",
+        "while (core_.catalog.used() + bytes > core_.options.limit) {",
+        "while (core_.catalog.used() > core_.options.limit) {",
+        "NvmeModelTest.*"),
+    Mutation(
+        "record-before-data", "the order of writes: the L records are committed before the chunk is written",
+        "tiering/nvme/packer.cpp",
+        "    return active_->handle->file.write(bytes, active_->end);\n",
+        "    auto early = core_.index.batch();\n"
+        "    for (const ChunkEntry& entry : chunk_.table().entries) {\n"
+        "        early->put_location(entry.id, Location::of_entry(active_->number, chunk_.table(), entry).encode());\n"
+        "    }\n"
+        "    (void)core_.commit(std::move(early));\n"
+        "    return active_->handle->file.write(bytes, active_->end);\n",
+        "NvmeOrder.*"),
+    Mutation(
+        "open-file-evicted", "the space of an unlinked extent counts as free while a reader has it open",
+        "tiering/nvme/catalog.cpp",
+        "victim.extent->debt.owed = victim.bytes;",
+        "*used_ -= victim.bytes;",
+        "NvmeOrder.*"),
+    Mutation(
+        "if-match", "the version test: a GET is not pinned to its ETag",
+        "backends/s3/client.cpp",
+        'if (is_strong_etag(operation_.version))\n',
+        'if (operation_.version.empty())\n',
+        "S3Origin*"),
+    Mutation(
+        "retry-limit", "the limit of repeats: an answer that stays broken is asked for until the deadline",
+        "backends/s3/client.cpp",
+        "good_reply ? std::min(operation_.attempts, kAttemptsForBrokenReplies) : operation_.attempts;",
+        "good_reply ? operation_.attempts : operation_.attempts;",
+        "S3OriginFailure.ARangeThatStaysWrongFailsBeforeTheDeadline"),
+    Mutation(
+        "stale-cache-fill", "the scope of a lock: what was read before a change is cached after it",
+        "fs/names/sharded_lru.hpp",
+        "if (shard.generation == generation) insert(",
+        "if (shard.generation >= generation) insert(",
+        "NamesOrder.*"),
+    Mutation(
+        "directory-version", "the version test: a file that changed at the source is read on",
+        "backends/dir/directory_origin.cpp",
+        "        now.attributes.version != request.version) {\n",
+        "        now.attributes.size + 1 == 0) {\n",
+        "DirectoryOriginTest.*"),
+    Mutation(
+        "node-reservation", "node ids are reserved only in memory, so that a kill hands them out again",
+        "tiering/index/rocks_index.cpp",
+        "        batch.Put(slice(kNextNodeKey), encode_next_node(end));\n",
+        "        batch.Put(slice(kNextNodeKey), encode_next_node(kFirstNode));\n",
+        "IndexModelTest.*"),
+    Mutation(
+        "arena-bound", "a bound: the buddy of the last block may lie one page behind the arena",
+        "tiering/ram/arena.cpp",
+        "if (buddy >= pages_ || free_order_[buddy] != order + 1) break;",
+        "if (buddy > pages_ || free_order_[buddy] != order + 1) break;",
+        "Arena*"),
+    Mutation(
+        "hold-while-waiting", "a limit: a read that waits for memory holds some, so that two may wait for each other",
+        "tiering/store_plan.cpp",
+        "        operation->pieces.clear();  // hold nothing while waiting\n",
+        "",
+        "StoreModelTest.*:StoreMemory.*"),
+    Mutation(
+        "miss-remembered", "the writer does not drop the cached miss or older place of what it wrote",
+        "tiering/nvme/nvme_core.cpp",
+        "    locations.forget(id);  // after the index, where a reader may just have found it\n",
+        "",
+        "NvmeModelTest.*:NvmeSpaceTest.*:NvmeDamageTest.*:NvmeTierTest.*"),
+]
