@@ -307,7 +307,7 @@ class StoreModel {
         if (stopped_) return;
         stopped_ = true;
         origin_.stop();
-        store_->stop();
+        store_->stop(std::chrono::hours(24));
     }
 
     const Shape shape_;
