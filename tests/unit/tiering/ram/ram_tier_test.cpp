@@ -135,7 +135,7 @@ TEST(BlockMasks, RunsAreCutAndComplete) {
 }
 
 TEST(UnitLayout, KnowsWhichBlocksARangeTouches) {
-    const UnitLayout layout{3 * (1 << 20) + 100, kStreamUnitBlocks, false};
+    const UnitLayout layout{3 * (1 << 20) + 100, 16, false};
     EXPECT_EQ(layout.touched(0, 0, 1), 1U);
     EXPECT_EQ(layout.touched(0, kBlockSize - 1, kBlockSize + 1), 0b11U);
     EXPECT_EQ(layout.touched(1, 0, layout.size), 0xFFFFU);
