@@ -54,13 +54,11 @@ class MemoryFile {
     int descriptor_;
 };
 
-/// A folder of this process, in memory where there is such a file system; removed at the end of the scope.
+/// A folder of this process below TMPDIR; removed at the end of the scope, but not by a finding.
 class Folder {
   public:
     Folder() {
-        const bool memory = ::access("/dev/shm", W_OK) == 0;
-        std::string name =
-            (memory ? "/dev/shm" : std::filesystem::temp_directory_path().string()) + "/tierfs-fuzz-XXXXXX";
+        std::string name = (std::filesystem::temp_directory_path() / "tierfs-fuzz-XXXXXX").string();
         require(::mkdtemp(name.data()) != nullptr, "a folder can be made");
         path_ = name;
     }

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import shutil
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 import command
@@ -57,7 +58,10 @@ class Fuzz(Suite):
     def execute(self, results, failed_builds):
         seed = random.randrange(1, 1 << 32) if self.full else SEED
         say(f"{self.name}: seed {seed}")
-        with ThreadPoolExecutor(self.jobs) as pool:
+        # What a finding leaves behind goes with this folder; in memory, since some fuzzers write files.
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        with tempfile.TemporaryDirectory(prefix="tierfs-fuzz-", dir=memory) as self.scratch, \
+                ThreadPoolExecutor(self.jobs) as pool:
             figures = [one for one in pool.map(lambda name: self.one(name, seed, results), names()) if one]
         say(f"{self.name}: executions, covered edges, features and inputs kept of each fuzzer")
         print(f"  {'fuzzer':18} {'executions':>12} {'edges':>9} {'features':>9} {'inputs':>7}")
@@ -96,7 +100,7 @@ class Fuzz(Suite):
         return Figures(name, outcome.text)
 
     def launch(self, log, words, limit):
-        env = {**os.environ, **self.env, "TMPDIR": str(self.folder)}
+        env = {**os.environ, **self.env, "TMPDIR": self.scratch}
         return command.run([str(word) for word in words], self.folder / f"{log}.log", limit, env=env,
                            cwd=TOP / "build/asan", grace=5)
 

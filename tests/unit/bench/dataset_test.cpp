@@ -130,7 +130,8 @@ TEST_F(Dataset, ReadManifestRefusesWhatIsNone) {
     for (const std::string& text :
          {std::string(), std::string("hello\n"), first + "x\n", first + hash + "\t12\t../etc/passwd\n",
           first + hash + "\t12\t/etc/passwd\n", first + hash + "\t-1\tx\n", first + hash + "\t12\t\n",
-          first + hash + std::string("\t12\t..\0x\n", 9), first + hash + "\t99999999999999999999999\tx\n", first + std::string(32, 'Z') + "\t1\tx\n"}) {
+          first + hash + std::string("\t12\t..\0x\n", 9), first + hash + "\t99999999999999999999999\tx\n",
+          first + std::string(32, 'Z') + "\t1\tx\n"}) {
         const std::string path = root_ + "/bad";
         std::ofstream(path) << text;
         const auto read = read_manifest(path);
