@@ -104,16 +104,20 @@ void TieredStore::admit_to_nvme(const Flight& flight) {
 void TieredStore::top_up(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout) {
     if (object->archived || gate_.closed() || !prefetcher_.begin_issue(object->content)) return;
     do {
-        while (const auto part = prefetcher_.next(object->content)) {
-            if (prefetch(object, layout, *part) == Prefetched::done) continue;
+        while (auto part = prefetcher_.next(object->content)) {
+            const std::uint64_t reached = prefetch(object, layout, *part);
+            if (reached == part->end) continue;
+            // Only what is left: where memory is too small for a part, its beginning would be fetched,
+            // dropped and fetched again without end.
+            part->begin = reached;
             prefetcher_.put_back(object->content, *part);
             break;
         }
     } while (prefetcher_.end_issue(object->content));
 }
 
-TieredStore::Prefetched TieredStore::prefetch(const std::shared_ptr<const ObjectRef>& object,
-                                              const UnitLayout& layout, const PrefetchPart& part) {
+std::uint64_t TieredStore::prefetch(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
+                                    const PrefetchPart& part) {
     const UnitKey key{object->content, layout.unit_of(part.begin)};
     const std::uint64_t begin = std::clamp(part.stream_begin, part.begin, part.end - 1);
     BlockMask missing = layout.touched(key.unit, begin, part.end) & ~ram_.present(key);
@@ -123,12 +127,13 @@ TieredStore::Prefetched TieredStore::prefetch(const std::shared_ptr<const Object
         missing &= ~shard.under_way(key);
     }
     missing &= ~on_nvme(object->content, layout, key.unit, missing);
-    Prefetched outcome = Prefetched::done;
+    std::uint64_t reached = part.end;
     for_each_run(missing, longest_run_, [&](std::uint32_t first, std::uint32_t count) {
-        if (outcome == Prefetched::refused) return;
-        outcome = prefetch_run(object, layout, key.unit, first, count);
+        if (reached != part.end) return;
+        if (prefetch_run(object, layout, key.unit, first, count) == Prefetched::refused)
+            reached = layout.block_begin(key.unit, first);
     });
-    return outcome;
+    return reached;
 }
 
 TieredStore::Prefetched TieredStore::prefetch_run(const std::shared_ptr<const ObjectRef>& object,

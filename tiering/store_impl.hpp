@@ -124,8 +124,9 @@ class TieredStore final : public Store {
     void complete(const FlightPtr& flight, Result<void> result);
     void admit_to_nvme(const Flight& flight);
     void top_up(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout);
-    Prefetched prefetch(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
-                        const PrefetchPart& part);
+    /// How far it got: part.end, or where memory ended.
+    std::uint64_t prefetch(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
+                           const PrefetchPart& part);
     Prefetched prefetch_run(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
                             std::uint64_t unit, std::uint32_t first, std::uint32_t count);
 

@@ -343,19 +343,18 @@ TEST(StoreModelTest, GivesRightBytesWithAndWithoutTheNvmeTier) {
     });
 }
 
-/// Without readahead: a part of it (1 MiB) does not fit such memory, and is dropped and fetched over and
-/// over.
 TEST(StoreModelTest, SoWithTinyMemory) {
     model::check(30, [] {
         const Shape shape{*rc::gen::element(4UL * kBlockSize, 9UL * kBlockSize, kMiB),
-                          *rc::gen::element(0UL, 2UL * kBlockSize, kMiB), 0, *rc::gen::arbitrary<bool>()};
+                          *rc::gen::element(0UL, 2UL * kBlockSize, kMiB), *rc::gen::element(0UL, kMiB),
+                          *rc::gen::arbitrary<bool>()};
         run_all(shape, *model::commands(kLongest, kUsual));
     });
 }
 
 TEST(StoreModelTest, SoWithFailuresAndNewVersions) {
     model::check(30, [] {
-        const Shape shape{*rc::gen::element(8 * kMiB, 16 * kMiB), *rc::gen::element(0UL, kMiB), 4 * kMiB,
+        const Shape shape{*rc::gen::element(kMiB, 16 * kMiB), *rc::gen::element(0UL, kMiB), 4 * kMiB,
                           *rc::gen::arbitrary<bool>()};
         run_all(shape, *model::commands(kLongest, {8, 8, 8, 5, 10, 4, 1, 2, 1, 1, 0}));
     });
@@ -363,7 +362,7 @@ TEST(StoreModelTest, SoWithFailuresAndNewVersions) {
 
 TEST(StoreModelTest, AnswersAllWhenItStopsInTheMiddle) {
     model::check(30, [] {
-        const Shape shape{*rc::gen::element(8 * kMiB, 16 * kMiB), kMiB, 4 * kMiB,
+        const Shape shape{*rc::gen::element(4UL * kBlockSize, 8 * kMiB), kMiB, 4 * kMiB,
                           *rc::gen::arbitrary<bool>()};
         run_all(shape, *model::commands(kLongest / 2, {8, 8, 6, 1, 4, 1, 1, 2, 1, 1, 1}));
     });
