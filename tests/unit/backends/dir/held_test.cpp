@@ -91,9 +91,9 @@ TEST(PatientCalls, LetGoOfWhatIsHeldAndRefuseAtOnceWhenAllAre) {
 }
 
 TEST(PatientCalls, AreWaitedForWhileTheyGetOn) {
-    PatientCalls calls(1, 1s);
+    PatientCalls calls(1, 3s);
     const auto answer = calls.run_long<int>([](PatientCalls::Progress& progress) -> Result<int> {
-        for (int i = 0; i < 30; ++i) {
+        for (int i = 0; i < 70; ++i) {
             std::this_thread::sleep_for(50ms);
             progress.made();
         }
