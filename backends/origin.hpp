@@ -107,9 +107,13 @@ class Origin {
     /// Whether listing a directory costs about one request for many names, so that it beats many stats (S3).
     [[nodiscard]] virtual bool listing_is_cheap() const = 0;
 
-    /// Fails what is under way with ECANCELED (each `done` is still called, before this returns) and refuses
-    /// new reads.
+    /// Fails what is under way with ECANCELED (each `done` is still called, before this returns, but for
+    /// reads that the source holds, see is_held) and refuses new reads.
     virtual void stop() = 0;
+
+    /// After stop(): threads are held inside the kernel by a source that does not answer. They use nothing
+    /// but what they own and the destinations of their reads; a process that has them ends by _exit.
+    [[nodiscard]] virtual bool is_held() const { return false; }
 };
 
 /// Opens the origin of settings.source: s3://BUCKET[/PREFIX], an absolute directory, or file:///DIR. Does not

@@ -25,6 +25,7 @@ namespace {
 
 constexpr std::size_t kNamesPerPage = 4096;
 constexpr std::size_t kKeptListings = 8;
+constexpr std::size_t kNamesPerProgress = 64;
 constexpr unsigned kMaxReadThreads = 16;
 
 /// The sorted names of a directory between two pages of it.
@@ -62,7 +63,8 @@ class PartialListings {
     std::list<PartialListing> kept_ TIERFS_GUARDED_BY(mutex_);
 };
 
-Result<std::vector<std::string>> sorted_names(FileDescriptor descriptor, const std::string& path) {
+Result<std::vector<std::string>> sorted_names(FileDescriptor descriptor, const std::string& path,
+                                              PatientCalls::Progress& progress) {
     if (const int code = TIERFS_FAULT("dir.readdir"); code != 0)
         return fail(system_error(code, "directory '" + path + "'"));
     DIR* const raw = ::fdopendir(descriptor.get());
@@ -76,6 +78,7 @@ Result<std::vector<std::string>> sorted_names(FileDescriptor descriptor, const s
         if (entry == nullptr) break;
         const std::string_view name(static_cast<const char*>(entry->d_name));
         if (name != "." && name != "..") names.emplace_back(name);
+        if (names.size() % kNamesPerProgress == 0) progress.made();
     }
     if (errno != 0) return fail(system_error(errno, "directory '" + path + "'"));
     std::sort(names.begin(), names.end());
@@ -92,7 +95,8 @@ class Directory {
     [[nodiscard]] const std::string& real_path() const { return real_path_; }
     [[nodiscard]] Result<void> check() const;
     Result<Attributes> stat(const std::string& path);
-    Result<ListPage> list(const std::string& path, const std::string& token);
+    Result<ListPage> list(const std::string& path, const std::string& token,
+                          PatientCalls::Progress& progress);
     Result<std::string> read_link(const std::string& path);
     void serve(OriginRead& request);
 
@@ -149,7 +153,10 @@ class DirectoryOrigin final : public Origin {
         return ask<Attributes>([path](Directory& directory) { return directory.stat(path); });
     }
     Result<ListPage> list(const std::string& path, const std::string& token) override {
-        return ask<ListPage>([path, token](Directory& directory) { return directory.list(path, token); });
+        // All names are read before the first page is cut: of a huge directory that takes its time.
+        return calls_.run_long<ListPage>([directory = directory_, path, token](auto& progress) {
+            return uninterrupted([&] { return directory->list(path, token, progress); });
+        });
     }
     Result<std::string> read_link(const std::string& path) override {
         return ask<std::string>([path](Directory& directory) { return directory.read_link(path); });
@@ -160,6 +167,7 @@ class DirectoryOrigin final : public Origin {
         calls_.stop();
         pool_.stop();
     }
+    [[nodiscard]] bool is_held() const override { return calls_.is_held() || pool_.is_held(); }
 
   private:
     template <typename T, typename Question>
@@ -218,7 +226,8 @@ void Directory::serve(OriginRead& request) {
     request.done(std::move(result));
 }
 
-Result<ListPage> Directory::list(const std::string& path, const std::string& token) {
+Result<ListPage> Directory::list(const std::string& path, const std::string& token,
+                                 PatientCalls::Progress& progress) {
     ++lists_;
     auto opened = open_beneath(root_.get(), path, O_RDONLY | O_DIRECTORY);
     if (!opened) return fail(opened.error());
@@ -228,7 +237,7 @@ Result<ListPage> Directory::list(const std::string& path, const std::string& tok
     std::optional<PartialListing> listing;
     if (!token.empty()) listing = partial_.take(path, token);
     if (!listing) {
-        auto names = sorted_names(std::move(*opened), path);
+        auto names = sorted_names(std::move(*opened), path, progress);
         if (!names) return fail(names.error());
         listing = PartialListing{path, token, std::move(*names), 0};
         const auto from = std::upper_bound(listing->names.begin(), listing->names.end(), token);
@@ -240,6 +249,7 @@ Result<ListPage> Directory::list(const std::string& path, const std::string& tok
     const std::size_t end = std::min(listing->names.size(), listing->position + kNamesPerPage);
     page.entries.reserve(end - listing->position);
     for (; listing->position < end; ++listing->position) {
+        if (listing->position % kNamesPerProgress == 0) progress.made();
         const std::string& name = listing->names[listing->position];
         struct stat status {};
         if (TIERFS_FAULT_CALL("dir.entry",

@@ -26,8 +26,7 @@ bool PatientCalls::start_thread() {
     return true;
 }
 
-Result<void> PatientCalls::run_until_done(std::function<void()> work) {
-    const auto deadline = std::chrono::steady_clock::now() + patience_;
+Result<void> PatientCalls::run_until_done(std::function<void()> work, const Progress& progress) {
     const auto job = std::make_shared<Job>();
     job->work = std::move(work);
     MutexLock lock(shared_->mutex);
@@ -40,7 +39,10 @@ Result<void> PatientCalls::run_until_done(std::function<void()> work) {
     }
     shared_->work.notify_one();
     while (job->state != Job::State::done && !shared_->stopped) {
-        if (lock.wait_until(shared_->changed, deadline) == std::cv_status::timeout) break;
+        const auto deadline = progress.last() + patience_;
+        if (lock.wait_until(shared_->changed, deadline) == std::cv_status::timeout &&
+            std::chrono::steady_clock::now() >= progress.last() + patience_)
+            break;
     }
     if (job->state == Job::State::done) return {};
     if (job->state == Job::State::waiting) std::erase(shared_->jobs, job);
@@ -74,6 +76,11 @@ void PatientCalls::serve(const std::shared_ptr<Shared>& shared) {
     }
     --shared->alive;
     shared->changed.notify_all();
+}
+
+bool PatientCalls::is_held() const {
+    const MutexLock lock(shared_->mutex);
+    return shared_->stopped && shared_->alive > 0;
 }
 
 void PatientCalls::stop() {

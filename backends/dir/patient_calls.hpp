@@ -1,6 +1,7 @@
 // Calls that may hang in the kernel for good, waited for until a deadline.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -30,16 +31,41 @@ class PatientCalls {
     PatientCalls(const PatientCalls&) = delete;
     PatientCalls& operator=(const PatientCalls&) = delete;
 
+    /// By which a call that is made of many says that it gets on. Thread-safe.
+    class Progress {
+      public:
+        void made() { last_.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed); }
+
+      private:
+        friend class PatientCalls;
+        using Clock = std::chrono::steady_clock;
+        [[nodiscard]] Clock::time_point last() const {
+            return Clock::time_point(Clock::duration(last_.load(std::memory_order_relaxed)));
+        }
+        std::atomic<std::chrono::steady_clock::rep> last_{Clock::now().time_since_epoch().count()};
+    };
+
     template <typename T>
     Result<T> run(std::function<Result<T>()> call) {
+        return run_long<T>([call = std::move(call)](Progress&) { return call(); });
+    }
+
+    /// The patience counts from the last progress.
+    template <typename T>
+    Result<T> run_long(std::function<Result<T>(Progress&)> call) {
         const auto answer = std::make_shared<std::optional<Result<T>>>();
-        if (auto ended = run_until_done([answer, call = std::move(call)] { *answer = call(); }); !ended)
+        const auto progress = std::make_shared<Progress>();
+        auto work = [answer, progress, call = std::move(call)] { *answer = call(*progress); };
+        if (auto ended = run_until_done(std::move(work), *progress); !ended)
             return fail(std::move(ended.error()));
         return std::move(**answer);
     }
 
     /// Calls that wait fail with ECANCELED; threads get a moment to come back, and are left behind else.
     void stop();
+
+    /// After stop(): threads were left behind and have not come back.
+    [[nodiscard]] bool is_held() const;
 
     static constexpr std::chrono::milliseconds kStopPatience{2000};
 
@@ -60,7 +86,7 @@ class PatientCalls {
         bool stopped TIERFS_GUARDED_BY(mutex) = false;
     };
 
-    Result<void> run_until_done(std::function<void()> work);
+    Result<void> run_until_done(std::function<void()> work, const Progress& progress);
     bool start_thread() TIERFS_REQUIRES(shared_->mutex);
     static void serve(const std::shared_ptr<Shared>& shared);
 

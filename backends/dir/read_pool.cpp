@@ -88,6 +88,11 @@ void ReadPool::watch_deadlines() {
     }
 }
 
+bool ReadPool::is_held() const {
+    const MutexLock lock(shared_->mutex);
+    return shared_->stopped && shared_->alive > 0;
+}
+
 void ReadPool::stop() {
     const auto deadline = Clock::now() + kStopPatience;
     std::array<std::deque<Waiting>, 3> dropped;

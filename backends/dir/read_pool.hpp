@@ -35,6 +35,9 @@ class ReadPool {
     /// be called from `serve`.
     void stop();
 
+    /// After stop(): threads were left behind and have not come back.
+    [[nodiscard]] bool is_held() const;
+
     static constexpr std::chrono::milliseconds kStopPatience{2000};
 
   private:

@@ -190,7 +190,10 @@ bool Daemon::stop() {
     if (watchdog_) watchdog_->stop();
     if (session_) session_->stop();
     if (nvme_) nvme_->close();
-    return answered && quiet;
+    const bool held = origin_ && origin_->is_held();
+    if (held)
+        log::error("threads are held by the source, which does not answer: the mount ends without them");
+    return answered && quiet && !held;
 }
 
 }  // namespace tierfs

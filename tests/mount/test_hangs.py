@@ -153,9 +153,10 @@ def test_a_reader_that_is_killed_ends(mount, faulty, act):
 
 def test_the_log_tells_what_is_late_and_why(mount, dead):
     m = show(mount, dead.path)
-    os.listdir(m.path)
-    dead.stall()
-    number, _ = outcome(lambda: (m.path / "known").read_bytes())
+    handle = os.open(m.path / "known", os.O_RDONLY)
+    dead.stall()  # a read that a thread has begun is not answered by the floors below
+    number, _ = outcome(lambda: os.pread(handle, 4096, 0))
+    os.close(handle)
     assert number == errno.ETIMEDOUT
     processes.wait_until(lambda: "stack of " in m.log.read_text(), what="a stack in the log")
     text = m.log.read_text()

@@ -90,6 +90,18 @@ TEST(PatientCalls, LetGoOfWhatIsHeldAndRefuseAtOnceWhenAllAre) {
     EXPECT_EQ(later.value_or(0), 9);
 }
 
+TEST(PatientCalls, AreWaitedForWhileTheyGetOn) {
+    PatientCalls calls(1, 3s);
+    const auto answer = calls.run_long<int>([](PatientCalls::Progress& progress) -> Result<int> {
+        for (int i = 0; i < 70; ++i) {
+            std::this_thread::sleep_for(50ms);
+            progress.made();
+        }
+        return 3;
+    });
+    EXPECT_EQ(answer.value_or(0), 3) << "longer than the patience, but never silent for so long";
+}
+
 TEST(PatientCalls, StopEndsWaitsAndLeavesHeldThreadsBehind) {
     const auto dead = std::make_shared<Dead>();
     auto calls = std::make_unique<PatientCalls>(1, 24h);
