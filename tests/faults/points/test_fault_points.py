@@ -14,7 +14,7 @@ from harness import daemon, data
 from session import KINDS, Dataset, Session, all_points, program_output
 
 FULL = os.environ.get("TIERFS_TEST_FULL", "") == "1"
-SAMPLE = 16  # points of a default run, others with each commit
+SAMPLE = 14  # points of a default run, others with each commit
 
 # Points that no session reaches, and why.
 UNREACHED = {
