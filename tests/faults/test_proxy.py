@@ -5,7 +5,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from email.utils import formatdate
@@ -488,21 +487,3 @@ def test_program_and_its_control_port(server, tmp_path):
         finally:
             running.terminate()
             assert running.wait(LIMIT) == 0
-
-
-def test_speed(server):
-    """No promise, only a figure for the log: requests a second through one proxy, client and server in this process."""
-    with Proxy(("127.0.0.1", server.port)) as proxy:
-        def work():
-            with Client(proxy) as client:
-                for _ in range(200):
-                    assert client.ask("/bucket/other")[2] == b"other"
-
-        begun = time.monotonic()
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(LIMIT * 3)
-        print(f"{800 / (time.monotonic() - begun):.0f} requests/s")
-        assert proxy.count()["requests"] == {"whole": 800}

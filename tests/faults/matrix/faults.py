@@ -20,7 +20,7 @@ class Row:
     world: str = "plain"
     lasting: bool = False
     alone: bool = False  # each cell on a mount of its own
-    forged: bool = False  # only with a server that does not check signatures
+    forged: bool = False  # only with a server that checks neither signatures nor its own name
     accesses: tuple = ACCESSES
 
     def expected(self, access):
@@ -142,7 +142,7 @@ def passing():
     yield Handshakes("two handshakes cut", [{"do": "tls", "mode": "cut"}], "bytes", {"times": 2}, world="tls")
     yield Handshakes("two connections reset", [{"do": "reset"}], "bytes", {"times": 2})
     yield WireFlip("bits flipped beneath TLS", [{"do": "flip", "at": 3000}], "bytes", world="wire", accesses=READS)
-    yield NameMoved("name moves to another address", [], "bytes", world="names", alone=True)
+    yield NameMoved("name moves to another address", [], "bytes", world="names", alone=True, forged=True)
     yield Row("second page of a listing fails once", reply(503, "SlowDown"), "bytes",
               {"path": "continuation-token", "times": 1}, accesses=("pages",))
 
@@ -192,7 +192,7 @@ def lasting():
     for mode, expect in (("expired", BROKEN), ("wrong_name", BROKEN), ("unknown_ca", BROKEN), ("garbage", BROKEN),
                          ("cut", NOT_IN_TIME), ("silent", NOT_IN_TIME)):
         yield row(f"TLS: {mode.replace('_', ' ')}", [{"do": "tls", "mode": mode}], expect, Handshakes, world="tls")
-    yield row("name is gone", [], NOT_IN_TIME, NameGone, world="names")
+    yield row("name is gone", [], NOT_IN_TIME, NameGone, world="names", forged=True)
     yield row("second page of a listing fails", reply(503, "SlowDown"), NOT_IN_TIME,
               match={"path": "continuation-token"}, accesses=("pages",))
 
