@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -177,5 +178,11 @@ def main():
     sys.exit(1 if table.failed or table.wrong else 0)
 
 
+def interrupt(_signum, _frame):
+    """Whatever ends it, what is mounted is unmounted."""
+    raise KeyboardInterrupt
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, interrupt)
     main()
