@@ -10,7 +10,7 @@ namespace {
 using http::Clock;
 
 // A wrong range or length is a fault of something on the way; it is not waited for until the deadline.
-constexpr unsigned kAttemptsForBrokenReplies = 4;
+constexpr unsigned kMostBrokenReplies = 4;
 
 const char* method_of(RequestKind kind) {
     return kind == RequestKind::head ? "HEAD" : "GET";
@@ -189,9 +189,8 @@ class Client::Running : public std::enable_shared_from_this<Running> {
             return;
         }
         const bool good_reply = response.failure == http::Failure::none && response.status / 100 == 2;
-        const unsigned limit =
-            good_reply ? std::min(operation_.attempts, kAttemptsForBrokenReplies) : operation_.attempts;
-        if (attempt_ >= limit) {
+        if (good_reply) ++broken_replies_;
+        if (attempt_ >= operation_.attempts || broken_replies_ >= kMostBrokenReplies) {
             finish(fail(error));
             return;
         }
@@ -225,6 +224,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
     Client& client_;
     Operation operation_;
     Credentials credentials_;
+    unsigned broken_replies_ = 0;   ///< of them, that came whole and made no sense
     std::chrono::seconds skew_{0};  ///< what the last attempt was signed with
     std::string what_;
     std::optional<Error> last_error_;

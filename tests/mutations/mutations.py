@@ -93,8 +93,8 @@ MUTATIONS = [
     Mutation(
         "retry-limit", "the limit of repeats: an answer that stays broken is asked for until the deadline",
         "backends/s3/client.cpp",
-        "good_reply ? std::min(operation_.attempts, kAttemptsForBrokenReplies) : operation_.attempts;",
-        "good_reply ? operation_.attempts : operation_.attempts;",
+        "if (good_reply) ++broken_replies_;",
+        "",
         "S3OriginFailure.ARangeThatStaysWrongFailsBeforeTheDeadline"),
     Mutation(
         "stale-cache-fill", "the scope of a lock: what was read before a change is cached after it",

@@ -31,6 +31,19 @@ TEST_F(S3OriginFailure, RepeatsFailuresThatPass) {
     }
 }
 
+TEST_F(S3OriginFailure, AFewBrokenRepliesAreBorneWhateverFailedBeforeThem) {
+    std::atomic<int> asked{0};
+    ScriptedServer server([&](const ReceivedRequest& request) {
+        const int number = ++asked;
+        if (number <= 4) return error(503, "SlowDown");
+        if (number <= 6) return Reply{206, {{"Content-Range", "bytes 1-16/17"}}, kContent};
+        return good(request);
+    });
+    const auto bytes = read(*open(server));
+    ASSERT_TRUE(bytes) << bytes.error().message;
+    EXPECT_EQ(*bytes, kContent);
+}
+
 TEST_F(S3OriginFailure, ThrottlingIsCounted) {
     ScriptedServer server(at_first(3, error(503, "SlowDown")));
     const auto origin = open(server);
