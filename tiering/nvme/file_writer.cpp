@@ -58,7 +58,13 @@ std::shared_ptr<FileHandle> FileWriter::open_or_create(const ContentId& id, std:
     auto handle = core_.catalog.file(id, lookup, false);
     if (handle && handle->file.size() != object_size) handle.reset();
     if (handle) return handle;
-    if (!lookup.gone) space_.drop(Unit::file(id));  // damaged: starts anew
+    if (!lookup.gone) {  // damaged: starts anew
+        if (lookup.error != 0) {
+            log::warning("NVMe tier: a backing file cannot be used and is fetched again: " +
+                         system_error(lookup.error, "its sidecar").message);
+        }
+        space_.drop(Unit::file(id));
+    }
     auto created = create(id, object_size);
     if (!created && created.error().code == ENOSPC && space_.evict_one()) created = create(id, object_size);
     if (!created) {

@@ -45,8 +45,6 @@ QUIET = {
     "nvme.extent.read:3": "of an extent's end, which is then not cut",
     "nvme.extent.truncate": "the unused end is kept and counted",
     "nvme.scan.unlink": "tried again at the next start",
-    # A sidecar that can never be read is a cache that never serves, and that should be said: it is not yet.
-    "nvme.sidecar.read": "what cannot be told to be there is fetched and written again",
     "nvme.sidecar.stat:3": "the size that was reckoned with is kept",
     "nvme.space": "the reserve of the file system is not kept; the limit is",
     "scratch.folder": "the next call says what is wrong",
