@@ -26,8 +26,18 @@ ReadPool::ReadPool(unsigned threads, std::chrono::milliseconds patience,
         shared_->alive = threads;
     }
     threads_.reserve(threads);
-    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([shared = shared_, i] { run(shared, i); });
-    clock_ = std::thread([this] { watch_deadlines(); });
+    try {
+        for (unsigned i = 0; i < threads; ++i)
+            threads_.emplace_back([shared = shared_, i] { run(shared, i); });
+        clock_ = std::thread([this] { watch_deadlines(); });
+    } catch (...) {  // no more threads allowed: end those there are, or the process would
+        {
+            const MutexLock lock(shared_->mutex);
+            shared_->alive = static_cast<unsigned>(threads_.size());
+        }
+        stop();
+        throw;
+    }
 }
 
 ReadPool::~ReadPool() {

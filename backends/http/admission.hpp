@@ -86,14 +86,15 @@ class AdmissionQueue {
     [[nodiscard]] unsigned running() const { return running_; }
     Window& window() { return window_; }
 
-  private:
-    std::deque<T>& queue(Priority priority) { return queues_.at(static_cast<std::size_t>(priority)); }
-
+    /// How many may run, all priorities together, for one of this priority to start.
     [[nodiscard]] unsigned share(Priority priority) const {
         const unsigned all = window_.size();
         if (priority == Priority::demand) return all;
         return std::max(1U, priority == Priority::prefetch ? all - all / 8 : all - all / 4);
     }
+
+  private:
+    std::deque<T>& queue(Priority priority) { return queues_.at(static_cast<std::size_t>(priority)); }
 
     Window window_;
     std::array<std::deque<T>, 3> queues_;

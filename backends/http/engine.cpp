@@ -124,10 +124,10 @@ unsigned Engine::window() {
     return queue_.window().size();
 }
 
-bool Engine::has_spare_connection() {
+bool Engine::has_spare_connection(Priority priority) {
     const MutexLock lock(mutex_);
-    auto& window = queue_.window();
-    return !stopped_ && window.is_largest() && queue_.waiting() == 0 && queue_.running() < window.size();
+    return !stopped_ && queue_.window().is_largest() && queue_.waiting() == 0 &&
+           queue_.running() < queue_.share(priority);
 }
 
 void Engine::stop() {

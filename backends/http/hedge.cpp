@@ -86,34 +86,36 @@ class Race : public std::enable_shared_from_this<Race> {
             const MutexLock lock(mutex_);
             started_ = now;
         }
-        arm(now);
+        arm(now, 0);
     }
 
-    /// Looks again after another such wait when no hedge can be sent then: the slowest insist.
-    void arm(Clock::time_point now) {
+    /// Looks again after a wait twice as long when no hedge can be sent then: the slowest insist, but while a
+    /// server is frozen they do not keep the reactor busy.
+    void arm(Clock::time_point now, unsigned tries) {
         const auto usual = latencies_.high_quantile();
         if (!usual) return;
-        const auto delay = std::max<Clock::duration>(*usual + *usual / 2, Hedger::kShortestDelay);
+        const auto first = std::max<Clock::duration>(*usual + *usual / 2, Hedger::kShortestDelay);
+        const auto delay = first * (1U << std::min(tries, 8U));
         if (delay >= deadline_ - now) return;  // would come too late to help
-        engine_.at(now + delay, [self = shared_from_this()](bool cancelled) {
-            if (!cancelled) self->slow();
+        engine_.at(now + delay, [self = shared_from_this(), tries](bool cancelled) {
+            if (!cancelled) self->slow(tries);
         });
     }
 
-    void slow() {
+    void slow(unsigned tries) {
         std::optional<Request> hedge;
         bool wait = false;
         {
             const MutexLock lock(mutex_);
             if (!request_ || winner_.load(std::memory_order_relaxed) != kNobody) return;
-            wait = !engine_.has_spare_connection() || !shared_->budget.take(hedge_spare_);
+            wait = !engine_.has_spare_connection(request_->priority) || !shared_->budget.take(hedge_spare_);
             if (!wait) {
                 hedge = std::move(request_);
                 request_.reset();
                 ++running_;
             }
         }
-        if (wait) return arm(Clock::now());
+        if (wait) return arm(Clock::now(), tries + 1);
         ++shared_->sent;
         hedge->body_limit = std::min(hedge->body_limit, kErrorBody);
         launch(std::move(*hedge), kHedge);

@@ -117,6 +117,11 @@ void Reactor::recycle_easy(void* easy) {
 void Reactor::start(TransferPtr transfer) {
     Transfer* key = transfer.get();
     active_.emplace(key, std::move(transfer));
+    if (key->abandoned()) {  // in the queue meanwhile
+        key->fail(Failure::superseded, "");
+        end(key);
+        return;
+    }
     if (Clock::now() >= key->request().deadline) {
         key->fail(Failure::deadline,
                   "no answer in time: the deadline passed before the request could be sent");

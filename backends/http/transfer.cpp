@@ -177,6 +177,9 @@ void Transfer::conclude(int code) {
     if (TIERFS_FAULT("http.end") != 0) code = CURLE_RECV_ERROR;
     if (code == CURLE_OK) return;
     const auto curl_code = static_cast<CURLcode>(code);
+    // What never got as far as a connection has no share in one that was used before.
+    if (curl_code == CURLE_URL_MALFORMAT || curl_code == CURLE_FAILED_INIT)
+        response_.reused_connection = false;
     const std::string_view said(error_.data());
     response_.detail = said.empty() ? std::string(curl_easy_strerror(curl_code)) : std::string(said);
     response_.failure = superseded_ ? Failure::superseded : failure_of(curl_code, response_.detail);

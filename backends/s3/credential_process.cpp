@@ -45,6 +45,8 @@ class SpawnPlan {
         posix_spawn_file_actions_adddup2(&actions_, output, STDOUT_FILENO);
         // What it says on standard error may hold a secret.
         posix_spawn_file_actions_addopen(&actions_, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+        // libcurl's sockets among others, which are not close-on-exec.
+        posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1);
         posix_spawnattr_init(&attributes_);
         sigset_t signals;
         sigemptyset(&signals);

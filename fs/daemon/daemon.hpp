@@ -40,6 +40,8 @@ class Daemon {
 
     /// Readable once the mount is gone.
     [[nodiscard]] int ended() const { return session_->ended(); }
+    /// The mount's connection failed; see Session::broken.
+    [[nodiscard]] bool broken() const { return session_->broken(); }
     /// What is to be done about once a second.
     void tick();
 

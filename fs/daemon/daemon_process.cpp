@@ -116,6 +116,18 @@ int report_failure(Channel& channel, const std::string& why) {
     return 1;
 }
 
+/// The mount exists, and this daemon will not serve it: nobody may be left who unmounts.
+int give_up(Daemon& daemon, const std::string& mountpoint, const std::string& number) {
+    limit_end();
+    if (const auto done = unmount_with_grace(mountpoint, number, std::chrono::seconds(2)); !done)
+        log::error(done.error().message);
+    if (!daemon.stop()) {
+        log::flush();
+        ::_exit(1);  // as at the end of a mount that served
+    }
+    return 1;
+}
+
 int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int signals) {
     if (auto prepared = daemon.prepare(); !prepared) return report_failure(channel, prepared.error().message);
     if (!channel.send(Message::Kind::prepared)) {  // it would be waited for in vain
@@ -129,22 +141,23 @@ int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int 
     }
     const std::string number = message->text;
     if (auto serving = daemon.serve(std::move(message->descriptor), number); !serving) {
-        return report_failure(channel, serving.error().message);
+        (void)report_failure(channel, serving.error().message);
+        return give_up(daemon, settings.mountpoint, number);
     }
     if (!channel.send(Message::Kind::serving)) {
         log::error("the supervisor does not hear that the mount serves: giving it up");
-        limit_end();
-        return 1;
+        return give_up(daemon, settings.mountpoint, number);
     }
     log::info("serving " + settings.source + " on " + settings.mountpoint);
     MainLoop(daemon, channel, signals, settings.mountpoint, number).run();
     channel.send(Message::Kind::ending);
     limit_end();
+    const bool broken = daemon.broken();
     const bool answered = daemon.stop();
     log::info("the mount on " + settings.mountpoint + " has ended");
     log::flush();
     if (!answered) ::_exit(1);  // threads that still wait hold what destructors would take away
-    return 0;
+    return broken ? 1 : 0;
 }
 
 }  // namespace

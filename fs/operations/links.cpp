@@ -33,8 +33,9 @@ Result<std::string> attribute_value(Operations& operations, fuse_ino_t node, std
 }
 
 void get_xattr(fuse_req_t raw, fuse_ino_t node, const char* name, size_t size) {
-    Request request(raw);
-    const auto value = attribute_value(Session::user_of<Operations>(raw), node, name);
+    auto& operations = Session::user_of<Operations>(raw);
+    Request request(raw);  // from here on it may be answered, and freed, at any time
+    const auto value = attribute_value(operations, node, name);
     if (!value) return request.error(value.error().code);
     if (size == 0) return request.xattr_size(value->size());
     if (size < value->size()) return request.error(ERANGE);

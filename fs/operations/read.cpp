@@ -64,10 +64,11 @@ void read_failed(Operations& operations, Request& request, NodeId node, const Ob
 
 void read_file(fuse_req_t raw, fuse_ino_t node, size_t size, off_t offset, fuse_file_info* /*file*/) {
     auto& operations = Session::user_of<Operations>(raw);
+    auto request = std::make_shared<Request>(raw);  // before the index is asked: its disk may stall
     auto object = operations.names().object(node);
-    if (!object || offset < 0) return Request(raw).error(object ? EINVAL : object.error().code);
+    if (!object || offset < 0) return request->error(object ? EINVAL : object.error().code);
     auto reference = *object;
-    auto request = std::make_shared<Request>(raw, Subject{{}, reference});
+    request->is_about(Subject{{}, reference});
     operations.store().read(std::move(*object), static_cast<std::uint64_t>(offset),
                             static_cast<std::uint32_t>(size),
                             [request, &operations, node, reference](Result<ReadReply> reply) {

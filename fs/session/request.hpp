@@ -24,6 +24,11 @@ class Request {
     Request(const Request&) = delete;
     Request& operator=(const Request&) = delete;
 
+    /// Tells more of it to who looks at what is late.
+    void is_about(Subject subject) {
+        if (raw_ != nullptr) session_.requests().describe(entry_, std::move(subject));
+    }
+
     /// `code`: an errno. What no system call on a file system returns becomes EIO; ECANCELED, which says that
     /// the mount is ending, becomes ENOTCONN.
     void error(int code) {

@@ -18,6 +18,11 @@ void RequestTable::add(Entry& entry, fuse_req_t raw, const RequestInfo& info, Su
     shard.first = &entry;
 }
 
+void RequestTable::describe(Entry& entry, Subject subject) {
+    const MutexLock lock(shard_of(entry).mutex);
+    entry.subject_ = std::move(subject);
+}
+
 void RequestTable::unlink(Shard& shard, Entry& entry) {
     (entry.previous_ != nullptr ? entry.previous_->next_ : shard.first) = entry.next_;
     if (entry.next_ != nullptr) entry.next_->previous_ = entry.previous_;

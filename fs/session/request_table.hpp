@@ -70,6 +70,8 @@ class RequestTable {
     };
 
     void add(Entry& entry, fuse_req_t raw, const RequestInfo& info, Subject subject);
+    /// Between add() and take().
+    void describe(Entry& entry, Subject subject);
     /// True: the caller must answer it. False: somebody else has, or does.
     [[nodiscard]] bool take(Entry& entry);
 

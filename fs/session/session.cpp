@@ -165,6 +165,7 @@ bool Session::receive(std::span<std::byte> buffer, Busy& busy) {
         if (errno == EINTR || errno == EAGAIN || errno == ENOENT) return true;  // ENOENT: given up meanwhile
         if (errno != ENODEV && errno != ECONNABORTED) {
             log::error(system_error(errno, "reading /dev/fuse").message);
+            broken_ = true;
         }
         return false;
     }
@@ -267,6 +268,7 @@ void Session::reply_lost(int descriptor, const iovec& first) {
         iovec only{&header, sizeof(header)};
         if (TIERFS_FAULT_CALL("fuse.reply.error", ::writev(descriptor, &only, 1)) < 0 && errno != ENOENT) {
             log::error(system_error(errno, "an error as a reply to the kernel").message + ": the mount ends");
+            broken_ = true;
             tell_end();
         }
     }

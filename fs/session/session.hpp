@@ -61,6 +61,8 @@ class Session {
 
     [[nodiscard]] int ended() const { return ended_.get(); }
     [[nodiscard]] fuse_session* raw() const { return session_; }
+    /// It ended since /dev/fuse could not be read or a reply was lost, not since somebody unmounted.
+    [[nodiscard]] bool broken() const { return broken_; }
     [[nodiscard]] InFlight& in_flight() { return in_flight_; }
     [[nodiscard]] RequestTable& requests() { return requests_; }
 
@@ -107,7 +109,7 @@ class Session {
     InFlight in_flight_;
     RequestTable requests_;
     std::vector<std::unique_ptr<Busy>> busy_;  ///< one a thread, fixed before the first
-    std::atomic<bool> stopping_{false};
+    std::atomic<bool> stopping_{false}, broken_{false};
     std::atomic<unsigned> running_{0};
     std::vector<std::thread> threads_;
     // Written by the one thread that reads FUSE_INIT, before it replies: no other request comes earlier.

@@ -74,11 +74,12 @@ void Watchdog::look(Clock::time_point now) {
     const auto limit = now - options_.limit;
     if (session_.in_flight().count() != 0) {
         end_the_killed(now);
-        if (auto late = session_.requests().unreported_before(limit, 4096); !late.empty()) report(late, now);
+        const auto late = session_.requests().unreported_before(limit, 4096);
         auto taken = session_.requests().take_if(
             [&](const RequestInfo& info) { return info.since < limit && !is_listing(info.opcode); });
         timed_out_ += taken.size();
         answer(taken, ETIMEDOUT);
+        if (!late.empty()) report(late, now);  // after the answers: stacks of held threads take their time
     }
     report_busy_threads(now);
 }

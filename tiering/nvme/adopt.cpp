@@ -32,9 +32,11 @@ void left_alone(const fs::path& path, int code) {
     log::warning("NVMe tier: left alone until the next start: " + system_error(code, path.native()).message);
 }
 
-std::optional<FileStat> stat_file(const fs::path& path, bool preallocated) {
+/// Nothing for what is no regular file, is not there (`is_gone`), or cannot be looked at.
+std::optional<FileStat> stat_file(const fs::path& path, bool preallocated, bool* is_gone = nullptr) {
     struct stat status {};
     if (TIERFS_FAULT_CALL("nvme.scan.stat", ::lstat(path.c_str(), &status)) != 0) {
+        if (is_gone != nullptr) *is_gone = errno == ENOENT;
         if (errno != ENOENT) left_alone(path, errno);
         return std::nullopt;
     }
@@ -52,9 +54,9 @@ void find_extents(const NvmeCore& core, std::vector<Found>& found, std::uint64_t
          at.increment(error)) {
         const auto name = parse_extent_file_name(at->path().filename().native());
         if (!name || name->number == UINT64_MAX) continue;
+        next = std::max(next, name->number + 1);  // also of one that cannot be looked at: it stays
         const auto status = stat_file(at->path(), true);
         if (!status) continue;
-        next = std::max(next, name->number + 1);
         found.push_back({Unit::extent(name->number), name->uuid, status->bytes, status->modified_ns});
     }
 }
@@ -64,7 +66,10 @@ void find_file(const fs::path& path, std::vector<Found>& found) {
     if (!id) return;
     const bool data = path.extension() == ".data";
     if (!data && path.extension() != ".sums") return;
-    const auto partner = stat_file(fs::path(path).replace_extension(data ? ".sums" : ".data"), false);
+    bool is_alone = false;
+    const auto partner =
+        stat_file(fs::path(path).replace_extension(data ? ".sums" : ".data"), false, &is_alone);
+    if (!partner && !is_alone) return;
     if (!partner) {
         std::error_code ignored;  // tried again at the next start
         if (!TIERFS_FAULT_CODE("nvme.scan.unlink", ignored)) fs::remove(path, ignored);

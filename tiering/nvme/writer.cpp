@@ -51,16 +51,17 @@ void NvmeWriter::admit(const ContentId& id, std::uint64_t object_size, std::uint
     task.object_size = object_size;
     task.offset = offset;
     task.length = length;
+    for (const BufferPtr& part : data) task.memory += part->writable().size();
     task.data = std::move(data);
     {
         MutexLock lock(mutex_);
         if (closed_) return;
-        if (queued_bytes_ + length > core_.options.stalled_queue && is_stalled()) {
+        if (queued_bytes_ + task.memory > core_.options.stalled_queue && is_stalled()) {
             ++core_.counters.dropped;
             return;
         }
         if (!queued_.insert(Piece{id, offset, length}).second) return;
-        queued_bytes_ += length;
+        queued_bytes_ += task.memory;
         queue_.push_back(std::move(task));
     }
     wake_.notify_one();
@@ -79,7 +80,7 @@ void NvmeWriter::relieve() {
         for (auto at = queue_.end(); at != queue_.begin() && queued_bytes_ > core_.options.stalled_queue;) {
             --at;
             if (at->kind != Task::Kind::admit) continue;
-            queued_bytes_ -= at->length;
+            queued_bytes_ -= at->memory;
             queued_.erase(Piece{at->id, at->offset, at->length});
             dropped.push_back(std::move(*at));
             at = queue_.erase(at);
@@ -169,7 +170,7 @@ NvmeWriter::Next NvmeWriter::next_task(Task& task) {
     if (abandon_ || queue_.empty()) return Next::stop;
     task = std::move(queue_.front());
     queue_.pop_front();
-    if (task.kind == Task::Kind::admit) queued_bytes_ -= task.length;
+    if (task.kind == Task::Kind::admit) queued_bytes_ -= task.memory;
     busy_since_ = core_.now();
     return Next::task;
 }
@@ -185,6 +186,10 @@ void NvmeWriter::idle_work() {
 }
 
 void NvmeWriter::run() {
+    {
+        MutexLock lock(mutex_);
+        busy_since_ = core_.now();  // the device may stall at the first unlink
+    }
     // A limit that was lowered since the last run is met before anything else.
     while (core_.catalog.used() > core_.options.limit && space_.evict_one()) {
     }

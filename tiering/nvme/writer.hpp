@@ -46,6 +46,7 @@ class NvmeWriter {
         std::uint64_t object_size = 0;
         std::uint64_t offset = 0;
         std::uint64_t length = 0;
+        std::uint64_t memory = 0;  ///< that `data` holds: more than its length
         std::vector<BufferPtr> data;
         std::optional<Location> seen;
         std::uint64_t ticket = 0;
