@@ -52,6 +52,21 @@ def outcome(act):
     return 0, time.monotonic() - begun
 
 
+def done(act):
+    """Does what should work; again where a busy machine needed longer than the short deadline."""
+    results = []
+
+    def is_answered():
+        try:
+            results.append(act())
+        except TimeoutError:
+            return False
+        return True
+
+    processes.wait_until(is_answered, timeout=60, what="an answer in time")
+    return results[0]
+
+
 def all_at_once(acts):
     """The outcomes of actions that begin together."""
     results = [None] * len(acts)
@@ -74,9 +89,9 @@ LONGEST = 2 * DEADLINE + 4  # a read that fails as readahead is tried once more 
 @pytest.mark.tsan
 def test_everything_ends_on_a_dead_directory(mount, dead):
     m = show(mount, dead.path)
-    assert (m.path / "known").stat().st_size == 200_000
-    os.listdir(m.path)
-    handle = os.open(m.path / "known", os.O_RDONLY)
+    assert done(lambda: (m.path / "known").stat().st_size) == 200_000
+    done(lambda: os.listdir(m.path))
+    handle = done(lambda: os.open(m.path / "known", os.O_RDONLY))
     dead.stall()
     acts = [lambda n=n: os.stat(m.path / f"d{n}") for n in range(30)]  # more than there are threads of any kind
     acts += [lambda n=n: os.listdir(m.path / f"d{n}") for n in range(4)]
@@ -97,20 +112,20 @@ def test_everything_ends_on_a_dead_directory(mount, dead):
 
 def test_a_directory_that_comes_back_is_served_again(mount, dead):
     m = show(mount, dead.path)
-    os.listdir(m.path)
+    done(lambda: os.listdir(m.path))
     dead.stall()
     assert all(number == errno.ETIMEDOUT for number, _ in
                all_at_once([lambda n=n: os.stat(m.path / f"d{n}") for n in range(30)]))
     dead.faulty.fault = lambda method, key, number: None
     dead.faulty.release()
     processes.wait_until(lambda: outcome(lambda: os.stat(m.path / "d1"))[0] == 0, timeout=40, what="served again")
-    assert (m.path / "known").read_bytes() == dead.faulty.objects["known"]
+    assert done((m.path / "known").read_bytes) == dead.faulty.objects["known"]
 
 
 @pytest.mark.tsan
 def test_sigterm_ends_a_mount_whose_source_is_dead(mount, dead):
     m = show(mount, dead.path)
-    os.listdir(m.path)
+    done(lambda: os.listdir(m.path))
     dead.stall()
     all_at_once([lambda n=n: os.stat(m.path / f"d{n}") for n in range(20)])
     waiting = threading.Thread(target=lambda: outcome(lambda: os.stat(m.path / "d25")), daemon=True)
@@ -153,7 +168,7 @@ def test_a_reader_that_is_killed_ends(mount, faulty, act):
 
 def test_the_log_tells_what_is_late_and_why(mount, dead):
     m = show(mount, dead.path)
-    handle = os.open(m.path / "known", os.O_RDONLY)
+    handle = done(lambda: os.open(m.path / "known", os.O_RDONLY))
     dead.stall()  # a read that a thread has begun is not answered by the floors below
     number, _ = outcome(lambda: os.pread(handle, 4096, 0))
     os.close(handle)
