@@ -56,8 +56,8 @@ void ReadPool::submit(OriginRead request) {
         if (!shared_->stopped && !all_held) {
             auto& queues = shared_->waiting;
             const bool first = std::all_of(queues.begin(), queues.end(), [](auto& q) { return q.empty(); });
-            queues.at(static_cast<std::size_t>(request.priority))
-                .push_back({std::move(request), now + patience_});
+            auto& queue = queues.at(static_cast<std::size_t>(request.priority));
+            queue.push_back({std::move(request), now + patience_});
             shared_->work.notify_one();
             if (first) shared_->changed.notify_all();
             return;
