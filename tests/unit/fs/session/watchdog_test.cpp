@@ -25,21 +25,37 @@ __attribute__((noinline)) void stay_here_for_the_stack(std::atomic<bool>& end) {
     while (!end) std::this_thread::sleep_for(1ms);
 }
 
+/// ThreadSanitizer has a thread of its own, which takes no signals.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TIERFS_TEST_TSAN 1
+#endif
+#endif
+#if defined(TIERFS_TEST_TSAN) || defined(__SANITIZE_THREAD__)
+constexpr bool kOthersThreads = true;
+#else
+constexpr bool kOthersThreads = false;
+#endif
+
 TEST(ThreadStacks, ShowWhatThreadsDo) {
     ThreadStacks::prepare();
     std::atomic<bool> end{false};
     std::thread one([&] { stay_here_for_the_stack(end); });
     std::thread two([&] { stay_here_for_the_stack(end); });
-    const auto lines = ThreadStacks::describe({});
+    // A thread that gets no processor for a moment does not answer in time: asked again.
+    std::string all;
+    for (int tries = 0; tries < 100; ++tries) {
+        all.clear();
+        for (const auto& line : ThreadStacks::describe({})) all += line + "\n";
+        if (all.find("does not answer") == std::string::npos) break;
+        if (kOthersThreads && all.find(" < ") != std::string::npos) break;
+    }
     end = true;
     one.join();
     two.join();
-    ASSERT_FALSE(lines.empty());
-    std::string all;
-    for (const auto& line : lines) all += line + "\n";
     EXPECT_NE(all.find("system call"), std::string::npos) << all;
     EXPECT_NE(all.find(" < "), std::string::npos) << "no frames:\n" << all;
-    EXPECT_EQ(all.find("does not answer"), std::string::npos) << all;
+    if (!kOthersThreads) EXPECT_EQ(all.find("does not answer"), std::string::npos) << all;
 }
 
 TEST(ThreadStacks, LeaveOutWhoShallNotBeDisturbed) {
