@@ -26,8 +26,9 @@ namespace {
 constexpr int kMostFrames = 32;
 constexpr int kOwnFrames = 2;  // the handler, and the kernel's return from it
 constexpr std::size_t kMostThreads = 128;
-constexpr std::size_t kMostText = 120;  // of a frame
-constexpr auto kPatience = std::chrono::milliseconds(100);
+constexpr std::size_t kMostText = 120;                          // of a frame
+constexpr auto kPatience = std::chrono::milliseconds(500);      // with one thread
+constexpr auto kAllPatience = std::chrono::milliseconds(2000);  // with all of them
 
 int stack_signal() {
     return SIGRTMIN + 5;
@@ -79,7 +80,7 @@ std::vector<pid_t> own_threads() {
 }
 
 /// The thread's frames; empty when it did not answer.
-std::vector<void*> ask(pid_t thread, int number) {
+std::vector<void*> ask(pid_t thread, int number, std::chrono::steady_clock::time_point deadline) {
     Slot& mine = slot();
     siginfo_t info{};
     info.si_signo = stack_signal();
@@ -88,7 +89,6 @@ std::vector<void*> ask(pid_t thread, int number) {
     info.si_uid = ::getuid();
     info.si_value.sival_int = number;
     mine.turn.store(number);
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
     bool sent = ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), thread, info.si_signo, &info) == 0;
     while (sent && mine.answered.load(std::memory_order_acquire) != number) {
         int expected = number;
@@ -163,12 +163,15 @@ std::vector<std::string> ThreadStacks::describe(const std::vector<pid_t>& left_o
     static std::atomic<int> numbers{0};
     const auto self = static_cast<pid_t>(::syscall(SYS_gettid));
     std::map<std::string, std::vector<pid_t>> groups;
+    const auto end = std::chrono::steady_clock::now() + kAllPatience;
     for (const pid_t thread : own_threads()) {
         if (thread == self || std::find(left_out.begin(), left_out.end(), thread) != left_out.end()) continue;
         // First the kernel's side: the signal may end the wait.
         std::string kernel = kernel_side(thread);
+        if (::syscall(SYS_tgkill, ::getpid(), thread, 0) != 0) continue;  // it has ended meanwhile
         const int number = ++numbers;
-        groups[kernel + ";" + text_of(ask(thread, number))].push_back(thread);
+        const auto deadline = std::min(end, std::chrono::steady_clock::now() + kPatience);
+        groups[kernel + ";" + text_of(ask(thread, number, deadline))].push_back(thread);
     }
     std::vector<std::string> lines;
     for (const auto& [text, threads] : groups) {

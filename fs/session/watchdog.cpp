@@ -75,6 +75,7 @@ void Watchdog::look(Clock::time_point now) {
     if (session_.in_flight().count() != 0) {
         end_the_killed(now);
         const auto late = session_.requests().unreported_before(limit, 4096);
+        over_deadline_ += late.size();
         auto taken = session_.requests().take_if(
             [&](const RequestInfo& info) { return info.since < limit && !is_listing(info.opcode); });
         timed_out_ += taken.size();
@@ -85,7 +86,6 @@ void Watchdog::look(Clock::time_point now) {
 }
 
 void Watchdog::report(const std::vector<RequestTable::Seen>& late, Clock::time_point now) {
-    over_deadline_ += late.size();
     for (std::size_t i = 0; i < late.size() && i < kMostLines; ++i) {
         const auto& info = late[i].info;
         const bool busy = session_.is_busy_with(info.thread, info.unique);
