@@ -43,6 +43,6 @@ def all_suites(options, pattern):
         Unit("tsan", 420 * times, pattern, TSAN, options.full),
         Mounts("tsan", 300 * times, pattern, "tsan", 4, options.full),
         Build("release", ("tierfs", "iobench"), 600, options.jobs),
-        Mounts("release", 300 * times, pattern, "release or release_only", 1, options.full),
+        Mounts("release", 400 * times, pattern, "release or release_only", 1, options.full),
         Faults("crash-release", "crash", "release", 120 * times, 1, options.full, "release"),
     ]
