@@ -45,6 +45,7 @@ class Counted:
     heads: int = 0
     others: int = 0
     errors: int = 0
+    cancelled: int = 0  # by the client; counted as what they were, too
 
     @property
     def requests(self):
@@ -58,7 +59,9 @@ class Counted:
             return
         names = urllib.parse.parse_qs(query, keep_blank_values=True)
         is_list = "list-type" in names or "delimiter" in names or "prefix" in names or path.count("/") < 2
-        self.errors += int(status) >= 400 and int(status) not in (404, 416)
+        # 499: nginx says that the client closed, as tierfs does with whichever of two hedged reads is slower.
+        self.cancelled += int(status) == 499
+        self.errors += int(status) >= 400 and int(status) not in (404, 416, 499)
         if method == "HEAD":
             self.heads += 1
         elif method == "GET" and is_list:

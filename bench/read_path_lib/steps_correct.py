@@ -39,6 +39,7 @@ def step_a(bench, deadline):
         else:
             rows.append(at_most("a", "GETs of objects, remounted", counted.objects, "", 0))
         rows.append(figure("a", f"other requests, {name}", counted.requests - counted.objects, ""))
+        rows.append(figure("a", f"reads cancelled, {name}", counted.cancelled, ""))
         rows.append(at_most("a", f"errors of the server, {name}", counted.errors, "", 0))
     return rows
 
