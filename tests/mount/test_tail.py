@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from harness import data
+from harness import data, processes
 
 pytestmark = pytest.mark.release
 
@@ -35,7 +35,8 @@ def test_slow_answers_are_hedged(mount, nginx_bucket):
     slow = sum(one >= TAIL for one in seconds)
     assert server["tailed"] >= reads // 50
     # The first answers, from which what is usual is learned, are not hedged; nor is a hedge that is slow itself.
-    assert slow <= server["tailed"] * 6 // 10, f"{slow} of {server['tailed']} slow answers were waited for"
+    # A machine that is slow itself (a sanitizer's build beside others) makes more of them.
+    assert slow <= (4 if processes.SLOWNESS == 1 else server["tailed"] * 6 // 10), f"{slow} of {server['tailed']} slow answers were waited for"
     assert 1 <= origin["hedged"] <= 0.05 * reads
     assert 1 <= origin["hedges_won"] <= origin["hedged"]
     assert origin["requests"]["get"] == reads + origin["hedged"] + origin["retries"]

@@ -194,6 +194,18 @@ TEST_F(S3Credentials, AProcessIsRunWithoutAShell) {
     EXPECT_THAT(key(), HasSubstr("/nonexistent/program"));
 }
 
+TEST_F(S3Credentials, AProcessInheritsNoDescriptors) {
+    constexpr int kNumber = 200;  // as libcurl's sockets: not close-on-exec
+    ASSERT_EQ(::dup2(STDERR_FILENO, kNumber), kNumber);
+    const auto script =
+        write("fds.sh",
+              "key=CLEAN; [ -e /proc/$$/fd/200 ] && key=INHERITED\n"
+              "echo '{\"Version\":1,\"AccessKeyId\":\"'$key'\",\"SecretAccessKey\":\"S\"}'\n");
+    write(".aws/config", "[default]\ncredential_process = /bin/sh '" + script + "'\n");
+    EXPECT_EQ(key(), "CLEAN");
+    ::close(kNumber);
+}
+
 TEST_F(S3Credentials, AProcessIsBounded) {
     options_.process_timeout = 200ms;
     write(".aws/config", "[default]\ncredential_process = sleep 1000\n");

@@ -3,8 +3,11 @@
 
 #include <fstream>
 #include <random>
+#include <set>
 
+#include "config/fault_point.hpp"
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
+#include "tiering/extent/format.hpp"
 
 namespace tierfs::testing {
 namespace {
@@ -200,6 +203,30 @@ TEST_F(NvmeDamageTest, AFileBegunAnewIsNotComplete) {
     EXPECT_TRUE(Location::decode(record(1))->complete);
     EXPECT_EQ(get(1, 2 * kMiB), Got::right);
 }
+
+#if TIERFS_TEST_POINTS
+TEST_F(NvmeDamageTest, WhatCannotBeLookedAtAtTheStartIsLeftAlone) {
+    open();
+    put(1, 2 * kMiB);
+    put(2, 5000);
+    tier_->close();
+    ASSERT_EQ(fault::configure("nvme.scan.stat:1+:error=EIO", ""), "");
+    open();
+    fault::configure("", "");
+    EXPECT_EQ(files_with(".data").size(), 1U);
+    EXPECT_EQ(files_with(".sums").size(), 1U);
+    put(3, 5000);  // into an extent of another number than the one that stays
+    tier_->close();
+    std::set<std::uint64_t> numbers;
+    for (const auto& path : files_with(".extent"))
+        numbers.insert(parse_extent_file_name(path.filename().native())->number);
+    EXPECT_EQ(numbers.size(), files_with(".extent").size());
+    EXPECT_EQ(numbers.size(), 2U);
+    open();
+    EXPECT_NE(get(1, 2 * kMiB), Got::wrong);
+    EXPECT_EQ(get(3, 5000), Got::right);
+}
+#endif
 
 TEST_F(NvmeDamageTest, HalvesOfBackingFilesGo) {
     open();
