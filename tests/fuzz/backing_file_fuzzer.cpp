@@ -20,13 +20,13 @@ void check_read(const BackingFile& file, std::uint64_t block) {
     AlignedBuffer out(length);
     std::fill(out.span().begin(), out.span().end(), std::byte{0xEE});
     const auto outcome = file.read(offset, out.span().first(length));
-    fuzz::require(outcome != ReadOutcome::hit || file.present(block), "what is absent is never read");
+    fuzz::require(outcome != ReadOutcome::hit || file.present(block).value(), "what is absent is never read");
     fuzz::require(outcome != ReadOutcome::failed, "a file in memory can be read");
 }
 
 void use(const BackingFile& file, FuzzedDataProvider& input) {
     fuzz::require(file.size() != 0 && file.allocated().has_value(), "a backing file is not empty");
-    const auto present = file.count_present();
+    const auto present = file.count_present().value();
     fuzz::require(present <= block_count(file.size()), "no more blocks than there are");
     for (std::uint64_t block = 0; block <= block_count(file.size()); ++block) check_read(file, block);
     const auto block = input.ConsumeIntegralInRange<std::uint64_t>(0, block_count(file.size()) - 1);
@@ -37,10 +37,12 @@ void use(const BackingFile& file, FuzzedDataProvider& input) {
     const std::span<const std::byte> piece = data.span().first(length);
     fuzz::require(file.write(offset, std::span(&piece, 1)).has_value(), "a block can be written");
     AlignedBuffer out(length);
-    fuzz::require(file.present(block) && file.read(offset, out.span().first(length)) == ReadOutcome::hit &&
+    fuzz::require(file.present(block).value() &&
+                      file.read(offset, out.span().first(length)) == ReadOutcome::hit &&
                       std::equal(piece.begin(), piece.end(), out.data()),
                   "and is read back");
-    fuzz::require(file.clear(block, 1).has_value() && !file.present(block), "a cleared block is absent");
+    fuzz::require(file.clear(block, 1).has_value() && !file.present(block).value(),
+                  "a cleared block is absent");
 }
 
 }  // namespace

@@ -37,9 +37,9 @@ std::array<std::byte, kHeaderBytes> make_header(const ContentId& id, std::uint64
 }
 
 /// Reads checksums; those behind the end of the sidecar are 0 (absent).
-bool read_sums(const DiskFile& file, std::uint64_t first, std::span<std::uint32_t> sums) {
+Result<void> read_sums(const DiskFile& file, std::uint64_t first, std::span<std::uint32_t> sums) {
     std::fill(sums.begin(), sums.end(), 0U);
-    return file.read(std::as_writable_bytes(sums), sum_offset(first)).has_value();
+    return file.read(std::as_writable_bytes(sums), sum_offset(first)).map([](std::size_t) {});
 }
 
 }  // namespace
@@ -152,22 +152,23 @@ ReadOutcome BackingFile::read_part(std::uint64_t offset, std::span<std::byte> ou
     return ReadOutcome::hit;
 }
 
-bool BackingFile::present(std::uint64_t block) const {
+Result<bool> BackingFile::present(std::uint64_t block) const {
     const std::uint64_t first = block * kUnitsPerBlock;
     const std::uint64_t all = unit_count(size_, kSidecarUnit);
     if (first >= all) return false;
     std::array<std::uint32_t, kUnitsPerBlock> memory;
     const auto sums = std::span(memory).first(std::min(kUnitsPerBlock, all - first));
-    return read_sums(sums_, first, sums) && std::find(sums.begin(), sums.end(), 0U) == sums.end();
+    if (auto got = read_sums(sums_, first, sums); !got) return fail(std::move(got.error()));
+    return std::find(sums.begin(), sums.end(), 0U) == sums.end();
 }
 
-std::uint64_t BackingFile::count_present() const {
+Result<std::uint64_t> BackingFile::count_present() const {
     const std::uint64_t all = unit_count(size_, kSidecarUnit);
     std::uint64_t present = 0;
     std::array<std::uint32_t, kBatch> memory;
     for (std::uint64_t first = 0; first < all; first += kBatch) {
         const auto sums = std::span(memory).first(std::min<std::uint64_t>(kBatch, all - first));
-        if (!read_sums(sums_, first, sums)) return present;
+        if (auto got = read_sums(sums_, first, sums); !got) return fail(std::move(got.error()));
         for (std::size_t at = 0; at < sums.size(); at += kUnitsPerBlock) {
             const auto block = sums.subspan(at, std::min<std::size_t>(kUnitsPerBlock, sums.size() - at));
             if (std::find(block.begin(), block.end(), 0U) == block.end()) ++present;

@@ -59,9 +59,9 @@ class BackingFile {
     ReadOutcome read(std::uint64_t offset, std::span<std::byte> out) const;
 
     /// Whether all units of a kBlockSize block have a checksum.
-    [[nodiscard]] bool present(std::uint64_t block) const;
+    [[nodiscard]] Result<bool> present(std::uint64_t block) const;
     /// Number of present blocks, of all; reads the whole sidecar.
-    [[nodiscard]] std::uint64_t count_present() const;
+    [[nodiscard]] Result<std::uint64_t> count_present() const;
 
     /// Writes the pieces, in order, at `offset` (a multiple of kBlockSize), then their checksums.
     Result<void> write(std::uint64_t offset, std::span<const std::span<const std::byte>> pieces) const;

@@ -78,7 +78,9 @@ std::uint64_t& FileWriter::missing_blocks(const ContentId& id, const BackingFile
     const auto known = missing_.find(id);
     if (known != missing_.end()) return known->second;
     if (missing_.size() >= kMissingKept) missing_.clear();
-    return missing_[id] = block_count(file.size()) - file.count_present();
+    const auto present = file.count_present();
+    if (!present) core_.read_failed(present.error().code);
+    return missing_[id] = block_count(file.size()) - present.value_or(0);
 }
 
 void FileWriter::write(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
@@ -110,7 +112,7 @@ void FileWriter::write(const ContentId& id, std::uint64_t object_size, std::uint
     };
     for (std::uint64_t at = offset; at < offset + total; at += kBlockSize) {
         const std::uint64_t length = std::min<std::uint64_t>(kBlockSize, offset + total - at);
-        if (handle->file.present(at / kBlockSize)) {
+        if (handle->file.present(at / kBlockSize).value_or(false)) {
             if (!write_pending()) return;
             continue;
         }
@@ -147,7 +149,9 @@ Result<void> FileWriter::write_run(const ContentId& id, const FileHandle& handle
 }
 
 void FileWriter::finish(const ContentId& id, const FileHandle& handle) {
-    if (handle.file.count_present() != block_count(handle.file.size())) {
+    const auto present = handle.file.count_present();
+    if (!present) core_.read_failed(present.error().code);
+    if (present.value_or(0) != block_count(handle.file.size())) {
         missing_.erase(id);
         return;
     }

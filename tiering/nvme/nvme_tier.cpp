@@ -199,7 +199,14 @@ bool NvmeTierImpl::contains(const ContentId& id, std::uint64_t object_size, std:
     if (location.complete) return core_.catalog.has_file(id);
     Catalog::Lookup lookup;
     const auto handle = core_.catalog.file(id, lookup, false);
-    return handle && handle->file.present(block);
+    if (!handle) {
+        if (lookup.error != 0 && lookup.error != ENOENT && lookup.error != EBADMSG)
+            core_.read_failed(lookup.error);
+        return false;
+    }
+    const auto present = handle->file.present(block);
+    if (!present) core_.read_failed(present.error().code);
+    return present.value_or(false);
 }
 
 TierStats NvmeTierImpl::stats() const {

@@ -26,7 +26,6 @@ UNREACHED = {
 # What must fail first for a point to be reached.
 EXTRA = {"index.mark": "index.get:2:error=EBADMSG;", "fuse.reply.error": "fuse.reply:5+:error=ENOMEM;"}
 # Points whose failure need not be told: it is made up for, or nothing is lost.
-TELLING = bool(os.environ.get("TIERFS_TEST_FULL") or os.environ.get("TIERFS_TEST_ALL_POINTS"))
 QUIET = {
     "cache.note": "a file for who looks around in the cache",
     "cache.parent": "the folder is there: the next call says so",
@@ -180,8 +179,7 @@ def test_point(point, session, reached, folder):
         if not fired and when != "3":  # how often is not the same in each run
             problems.append(f"{point} was not hit with {when}")
         told = made.failures or made.notes or telling
-        # Which points a sample has changes with the commit: what the log leaves out fails full runs alone.
-        if TELLING and fired and not told and point not in QUIET and f"{point}:{when}" not in QUIET:
+        if fired and not told and point not in QUIET and f"{point}:{when}" not in QUIET:
             problems.append(f"{point}:{when} failed and nothing tells of it")
         expect_recovered(made)
         shutil.rmtree(made.cache, ignore_errors=True)
