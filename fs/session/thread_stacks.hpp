@@ -22,8 +22,8 @@ class ThreadStacks {
     static void prepare();
 
     /// One line for each group of threads that do the same, the frames from the innermost on. Threads in
-    /// `left_out` are not disturbed, those that end meanwhile left out. Takes up to half a second for a thread
-    /// that does not answer, two seconds for all of them: whoever comes later is not waited for.
+    /// `left_out` are not disturbed, those that end meanwhile left out. Takes up to half a second for a
+    /// thread that does not answer, two seconds for all of them: whoever comes later is not waited for.
     static std::vector<std::string> describe(const std::vector<pid_t>& left_out);
 };
 
