@@ -21,7 +21,7 @@ def read_shuffled(bench, folder, deadline, manifest, check=True, drop="none"):
         command += ["--verify", manifest]
     if run(command, deadline, check=check)[0] != 0:
         return None
-    return json.loads(result.read_text())["summary"]["files_per_s"]["median"]
+    return json.loads(result.read_text())["cases"][0]["summary"]["files_per_s"]["median"]
 
 
 def read_sequentially(path, deadline):

@@ -1,7 +1,7 @@
 // floor: bench
 // The manifest of a dataset, which may come from whoever made the dataset. Input: the file behind its first
 // line.
-#include "bench/iobench/manifest.hpp"
+#include "bench/iobench/data/manifest.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,4 +1,4 @@
-#include "bench/iobench/dataset.hpp"
+#include "bench/iobench/data/dataset.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "bench/iobench/files.hpp"
+#include "bench/iobench/data/files.hpp"
 
 namespace tierfs::iobench {
 namespace {

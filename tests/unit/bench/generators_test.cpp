@@ -10,8 +10,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "bench/iobench/payload.hpp"
-#include "bench/iobench/random.hpp"
+#include "bench/iobench/data/payload.hpp"
+#include "bench/iobench/data/random.hpp"
 
 namespace tierfs::iobench {
 namespace {

@@ -1,15 +1,17 @@
-#include "bench/iobench/suites.hpp"
+#include "bench/iobench/suites/suites.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <map>
 
-#include "bench/iobench/dataset.hpp"
-#include "bench/iobench/statistics.hpp"
-#include "bench/iobench/workers.hpp"
+#include "bench/iobench/data/dataset.hpp"
+#include "bench/iobench/run/statistics.hpp"
+#include "bench/iobench/run/workers.hpp"
 
 namespace tierfs::iobench {
 namespace {
@@ -20,6 +22,15 @@ std::map<std::string, double> by_name(const Metrics& metrics) {
     std::map<std::string, double> values;
     for (const auto& metric : metrics) values[metric.name] = metric.value;
     return values;
+}
+
+/// The kind after its options were read from a command line.
+std::unique_ptr<SuiteKind> with(std::unique_ptr<SuiteKind> kind, std::vector<std::string> words) {
+    CLI::App app;
+    kind->add_options(app);
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app.parse(words);
+    return kind;
 }
 
 class Suites : public testing::Test {
@@ -55,9 +66,9 @@ class Suites : public testing::Test {
 };
 
 TEST_F(Suites, SmallFilesReadsEveryFileButTheLargeOne) {
-    const auto suite = make_smallfiles(options_);
+    const auto suite = smallfiles_kind()->make(options_);
     ASSERT_TRUE(suite) << suite.error().message;
-    const auto metrics = (*suite)->run(1);
+    const auto metrics = (*suite)->run(0, 1);
     ASSERT_TRUE(metrics) << metrics.error().message;
     auto values = by_name(*metrics);
     EXPECT_EQ(values["files"], 50);
@@ -67,18 +78,18 @@ TEST_F(Suites, SmallFilesReadsEveryFileButTheLargeOne) {
 
 TEST_F(Suites, SmallFilesFindsWrongContent) {
     spoil("class_000/00000050.bin");
-    const auto suite = make_smallfiles(options_);
+    const auto suite = smallfiles_kind()->make(options_);
     ASSERT_TRUE(suite);
-    const auto metrics = (*suite)->run(1);
+    const auto metrics = (*suite)->run(0, 1);
     ASSERT_FALSE(metrics);
     EXPECT_NE(metrics.error().message.find("00000050.bin"), std::string::npos);
 }
 
 TEST_F(Suites, SmallFilesNamesAFileThatIsGone) {
-    const auto suite = make_smallfiles(options_);
+    const auto suite = smallfiles_kind()->make(options_);
     ASSERT_TRUE(suite);
     fs::remove(options_.path + "/class_000/00000007.bin");
-    const auto metrics = (*suite)->run(1);
+    const auto metrics = (*suite)->run(0, 1);
     ASSERT_FALSE(metrics);
     EXPECT_EQ(metrics.error().code, ENOENT);
     EXPECT_NE(metrics.error().message.find("00000007.bin"), std::string::npos);
@@ -86,22 +97,22 @@ TEST_F(Suites, SmallFilesNamesAFileThatIsGone) {
 
 TEST_F(Suites, FileOutsideTheManifestIsRefused) {
     fs::copy_file(options_.path + "/class_000/00000007.bin", options_.path + "/other");
-    EXPECT_FALSE(make_smallfiles(options_));
+    EXPECT_FALSE(smallfiles_kind()->make(options_));
 }
 
 TEST_F(Suites, EmptyDirectoryIsAnError) {
-    options_.max_file = 10;
-    const auto suite = make_smallfiles(options_);
+    options_.samples.max_file = 10;
+    const auto suite = smallfiles_kind()->make(options_);
     ASSERT_FALSE(suite);
     EXPECT_NE(suite.error().message.find("--max-file"), std::string::npos);
 }
 
 TEST_F(Suites, EpochCountsBatchesAndComputing) {
-    options_.batch = 7;
-    options_.compute_ms = 2;
-    const auto suite = make_epoch(options_);
+    options_.trainer.batch = 7;
+    options_.trainer.compute_ms = 2;
+    const auto suite = epoch_kind()->make(options_);
     ASSERT_TRUE(suite);
-    const auto metrics = (*suite)->run(1);
+    const auto metrics = (*suite)->run(0, 1);
     ASSERT_TRUE(metrics) << metrics.error().message;
     auto values = by_name(*metrics);
     EXPECT_EQ(values["batches"], 8);
@@ -113,32 +124,29 @@ TEST_F(Suites, EpochCountsBatchesAndComputing) {
 
 TEST_F(Suites, EpochEndsWhenAWorkerFails) {
     spoil("class_000/00000020.bin");
-    options_.batch = 4;
-    options_.compute_ms = 0;
-    const auto suite = make_epoch(options_);
+    options_.trainer.batch = 4;
+    options_.trainer.compute_ms = 0;
+    const auto suite = epoch_kind()->make(options_);
     ASSERT_TRUE(suite);
-    EXPECT_FALSE((*suite)->run(1));
+    EXPECT_FALSE((*suite)->run(0, 1));
 }
 
 TEST_F(Suites, SeqRandPicksTheLargestFileAndChecksIt) {
-    options_.reads = 100;
-    auto suite = make_seqrand(options_);
+    auto suite = with(seqrand_kind(), {"--reads", "100"})->make(options_);
     ASSERT_TRUE(suite);
-    const auto metrics = (*suite)->run(1);
+    const auto metrics = (*suite)->run(0, 1);
     ASSERT_TRUE(metrics) << metrics.error().message;
     auto values = by_name(*metrics);
     EXPECT_GT(values["seq_mb_per_s"], 0);
     EXPECT_GT(values["rand_reads_per_s"], 0);
     EXPECT_GE(values["rand_p99_us"], values["rand_p50_us"]);
     spoil("big");
-    EXPECT_FALSE((*suite)->run(1));
+    EXPECT_FALSE((*suite)->run(0, 1));
 }
 
 TEST_F(Suites, SeqRandRefusesFilesThatAreMissingOrTooSmall) {
-    options_.file = "none";
-    EXPECT_FALSE(make_seqrand(options_));
-    options_.file = "class_000/00000001.bin";
-    EXPECT_FALSE(make_seqrand(options_));
+    EXPECT_FALSE(with(seqrand_kind(), {"--file", "none"})->make(options_));
+    EXPECT_FALSE(with(seqrand_kind(), {"--file", "class_000/00000001.bin"})->make(options_));
 }
 
 TEST(WorkersTest, ReportTheErrorOfAChildAndItsDeath) {

@@ -1,4 +1,4 @@
-#include "bench/iobench/files.hpp"
+#include "bench/iobench/data/files.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

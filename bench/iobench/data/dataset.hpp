@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/iobench/manifest.hpp"
-#include "bench/iobench/payload.hpp"
+#include "bench/iobench/data/manifest.hpp"
+#include "bench/iobench/data/payload.hpp"
 
 namespace tierfs::iobench {
 

@@ -1,4 +1,4 @@
-#include "bench/iobench/dataset.hpp"
+#include "bench/iobench/data/dataset.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -10,9 +10,9 @@
 #include <optional>
 #include <thread>
 
-#include "bench/iobench/files.hpp"
-#include "bench/iobench/progress.hpp"
-#include "bench/iobench/random.hpp"
+#include "bench/iobench/data/files.hpp"
+#include "bench/iobench/data/random.hpp"
+#include "bench/iobench/run/progress.hpp"
 #include "config/mutex.hpp"
 
 namespace tierfs::iobench {

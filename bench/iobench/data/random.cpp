@@ -1,4 +1,4 @@
-#include "bench/iobench/random.hpp"
+#include "bench/iobench/data/random.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "bench/iobench/command.hpp"
-#include "bench/iobench/dataset.hpp"
-#include "bench/iobench/progress.hpp"
+#include "bench/iobench/data/dataset.hpp"
+#include "bench/iobench/run/progress.hpp"
 
 namespace tierfs::iobench {
 

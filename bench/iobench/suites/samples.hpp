@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/iobench/suites.hpp"
+#include "bench/iobench/suites/suites.hpp"
 
 namespace tierfs::iobench {
 
@@ -15,15 +15,15 @@ struct Sample {
     std::string hash;  ///< what the content has to have; empty: not checked
 };
 
-/// The files of options.path up to options.max_file, sorted; with their hashes where options.manifest is
-/// given.
+/// The files of options.path up to options.samples.max_file, sorted; with their hashes where options.manifest
+/// is given.
 Result<std::vector<Sample>> find_samples(const RunOptions& options);
 
 /// Opens, stats, reads to the end, closes: what a data loader does. The bytes read; EIO when they are not as
 /// many as the sample's size or, where it has a hash, not those bytes. `buffer` is where they go.
 Result<std::uint64_t> read_sample(const Sample& sample, std::vector<std::byte>& buffer);
 
-/// Numbers of `samples`, shuffled, cut to options.files.
+/// Numbers of `samples`, shuffled, cut to options.samples.files.
 std::vector<std::uint32_t> order_of(const std::vector<Sample>& samples, const RunOptions& options,
                                     std::uint64_t seed);
 

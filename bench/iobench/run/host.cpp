@@ -1,4 +1,4 @@
-#include "bench/iobench/host.hpp"
+#include "bench/iobench/run/host.hpp"
 
 #include <fcntl.h>
 #include <mntent.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <memory>
 
-#include "bench/iobench/files.hpp"
+#include "bench/iobench/data/files.hpp"
 
 namespace tierfs::iobench {
 

@@ -1,8 +1,8 @@
-#include "bench/iobench/payload.hpp"
+#include "bench/iobench/data/payload.hpp"
 
 #include <string>
 
-#include "bench/iobench/random.hpp"
+#include "bench/iobench/data/random.hpp"
 
 namespace tierfs::iobench {
 

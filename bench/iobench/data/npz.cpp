@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "bench/iobench/payload.hpp"
-#include "bench/iobench/random.hpp"
+#include "bench/iobench/data/payload.hpp"
+#include "bench/iobench/data/random.hpp"
 
 namespace tierfs::iobench {
 

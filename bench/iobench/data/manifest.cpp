@@ -1,4 +1,4 @@
-#include "bench/iobench/manifest.hpp"
+#include "bench/iobench/data/manifest.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -7,7 +7,7 @@
 #include <new>
 #include <unordered_set>
 
-#include "bench/iobench/files.hpp"
+#include "bench/iobench/data/files.hpp"
 
 namespace tierfs::iobench {
 

@@ -15,8 +15,8 @@
 #include <memory>
 #include <string>
 
-#include "bench/iobench/payload.hpp"
-#include "bench/iobench/random.hpp"
+#include "bench/iobench/data/payload.hpp"
+#include "bench/iobench/data/random.hpp"
 #include "config/mutex.hpp"
 
 namespace tierfs::iobench {

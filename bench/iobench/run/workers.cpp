@@ -1,4 +1,4 @@
-#include "bench/iobench/workers.hpp"
+#include "bench/iobench/run/workers.hpp"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-#include "bench/iobench/progress.hpp"
+#include "bench/iobench/run/progress.hpp"
 
 #include <unistd.h>
 

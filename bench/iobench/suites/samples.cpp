@@ -1,4 +1,4 @@
-#include "bench/iobench/samples.hpp"
+#include "bench/iobench/suites/samples.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -7,8 +7,8 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "bench/iobench/manifest.hpp"
-#include "bench/iobench/random.hpp"
+#include "bench/iobench/data/manifest.hpp"
+#include "bench/iobench/data/random.hpp"
 
 namespace tierfs::iobench {
 
@@ -23,7 +23,7 @@ Result<std::vector<Sample>> find_samples(const RunOptions& options) {
     }
     std::vector<Sample> samples;
     for (const auto& file : *found) {
-        if (file.size > options.max_file) continue;
+        if (file.size > options.samples.max_file) continue;
         Sample sample{options.path + "/" + file.path, file.size, {}};
         if (!options.manifest.empty()) {
             const auto known = hashes.find(file.path);
@@ -33,8 +33,8 @@ Result<std::vector<Sample>> find_samples(const RunOptions& options) {
         samples.push_back(std::move(sample));
     }
     if (samples.empty())
-        return fail(ENOENT, options.path + ": no file of at most " + std::to_string(options.max_file) +
-                                " bytes in it; see --max-file");
+        return fail(ENOENT, options.path + ": no file of at most " +
+                                std::to_string(options.samples.max_file) + " bytes in it; see --max-file");
     return samples;
 }
 
@@ -66,7 +66,8 @@ std::vector<std::uint32_t> order_of(const std::vector<Sample>& samples, const Ru
     std::vector<std::uint32_t> order(samples.size());
     std::iota(order.begin(), order.end(), 0U);
     shuffle(order, seed);
-    if (options.files != 0 && options.files < order.size()) order.resize(options.files);
+    if (options.samples.files != 0 && options.samples.files < order.size())
+        order.resize(options.samples.files);
     return order;
 }
 

@@ -1,0 +1,13 @@
+#include "bench/iobench/suites/suites.hpp"
+
+namespace tierfs::iobench {
+
+std::vector<std::unique_ptr<SuiteKind>> suite_kinds() {
+    std::vector<std::unique_ptr<SuiteKind>> kinds;
+    kinds.push_back(seqrand_kind());
+    kinds.push_back(smallfiles_kind());
+    kinds.push_back(epoch_kind());
+    return kinds;
+}
+
+}  // namespace tierfs::iobench
