@@ -117,7 +117,7 @@ def session(request, folder, dataset, s3, watchdog):
     assert not problems, "\n".join(problems)
 
 
-REACHED = {}  # point: (session kind, times in one process)
+REACHED = {}  # point: [(session kind, times in one process)]
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def reached(root, dataset, s3):
                 for one in made.mounts:
                     one.close()
             for point, count in made.counts().items():
-                REACHED.setdefault(point, (kind, count))
+                REACHED.setdefault(point, []).append((kind, count))
     return REACHED
 
 
@@ -164,19 +164,22 @@ def test_the_daemon_inherits_the_rules(origin, mount):
 def test_point(point, session, reached, folder):
     if point in UNREACHED and point not in EXTRA:
         pytest.skip(UNREACHED[point])
-    kind, count = reached.get(point, ("directory", 1))
-    variants = ["1", "3", "1+"] if count >= 3 else ["1", "1+"]
+    kinds = reached.get(point, [("directory", 1)])
+    variants = ["1", "3", "1+"] if kinds[0][1] >= 3 else ["1", "1+"]
     problems = []
     for when in variants:
-        name = when.replace("+", "on")
-        made = session(kind, name)
-        made.run(f"{EXTRA.get(point, '')}{point}:{when}:error=EIO")
-        fired = [line for line in made.fired() if line.split()[1] == point]
+        # What a session keeps in its cache, and so which points it passes, depends on the machine's load too.
+        for kind, _ in kinds:
+            made = session(kind, f"{kind}-{when.replace('+', 'on')}")
+            made.run(f"{EXTRA.get(point, '')}{point}:{when}:error=EIO")
+            fired = [line for line in made.fired() if line.split()[1] == point]
+            if fired or when == "3":
+                break
         telling = sorted({line.split("] ", 1)[-1][:90] for line in made.complaints()})
         words = made.notes[:2] + telling[:1]
         conftest.ROWS.append([point, kind, when, len(fired), len(made.failures),
                               "; ".join(words)[:120] or (made.failures or [("", "-")])[0][1]])
-        if not fired and when != "3":  # how often is not the same in each run
+        if not fired and when != "3":  # how often is not the same in each run either
             problems.append(f"{point} was not hit with {when}")
         told = made.failures or made.notes or telling
         if fired and not told and point not in QUIET and f"{point}:{when}" not in QUIET:
