@@ -17,7 +17,7 @@ from session import all_points
 pytestmark = pytest.mark.release
 
 FULL = os.environ.get("TIERFS_TEST_FULL", "") == "1"
-KILL_COUNT = int(os.environ.get("TIERFS_TEST_KILLS", 300 if FULL else 15))
+KILL_COUNT = int(os.environ.get("TIERFS_TEST_KILLS", 1000 if FULL else 15))
 SEED = os.environ.get("TIERFS_TEST_SEED", "1")
 RESTART_LIMIT = 2.0  # seconds; multiplied by the build's slowness
 
