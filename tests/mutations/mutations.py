@@ -66,7 +66,7 @@ MUTATIONS = [
         "tiering/nvme/space.cpp",
         "while (core_.catalog.used() + bytes > core_.options.limit) {",
         "while (core_.catalog.used() > core_.options.limit) {",
-        "NvmeModelTest.*"),
+        "NvmeSpaceTest.*"),
     Mutation(
         "record-before-data", "the order of writes: the L records are committed before the chunk is written",
         "tiering/nvme/packer.cpp",
