@@ -93,8 +93,8 @@ MUTATIONS = [
     Mutation(
         "retry-limit", "the limit of repeats: an answer that stays broken is asked for until the deadline",
         "backends/s3/client.cpp",
-        "if (good_reply) ++broken_replies_;",
-        "",
+        "broken_replies_ >= kMostBrokenReplies) {",
+        "(broken_replies_ >= kMostBrokenReplies && !good_reply)) {",
         "S3OriginFailure.ARangeThatStaysWrongFailsBeforeTheDeadline"),
     Mutation(
         "stale-cache-fill", "the scope of a lock: what was read before a change is cached after it",
