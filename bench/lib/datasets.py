@@ -89,15 +89,16 @@ class Dataset:
                  "--s3-no-check-bucket"], deadline, rclone_environment(server))
         write(stamp, self.content())
 
-    def copy_files(self, target, deadline):
-        """The small and the medium files onto a native file system, to compare with."""
-        stamp = target / "copied.json"
-        if same(stamp, self.content()):
+    def copy_files(self, target, deadline, names=("small", "medium")):
+        """These parts onto a native file system, to compare with."""
+        stamp, content = target / "copied.json", dict(self.content(), parts=list(names))
+        if same(stamp, content):
             return
-        for tree in (self.small, self.medium):
-            shutil.rmtree(target / tree.name, ignore_errors=True)
-            run(["cp", "-r", self.folder / tree.name, target / tree.name], deadline)
-        write(stamp, self.content())
+        stamp.unlink(missing_ok=True)
+        for name in names:
+            shutil.rmtree(target / name, ignore_errors=True)
+            run(["cp", "-r", self.folder / name, target / name], deadline)
+        write(stamp, content)
         os.sync()
 
     def check_listing(self, root, text, who):
