@@ -50,15 +50,6 @@ TEST_F(Samples, AListNamesAllThatIsRead) {
     EXPECT_EQ((*found)[1].path, root_ + "/data/three");
 }
 
-TEST_F(Samples, AListNeedsNoDirectoryThatCanBeRead) {
-    if (::geteuid() == 0) GTEST_SKIP() << "root reads every directory";
-    write("list", "a/two\n");
-    fs::permissions(root_ + "/data/a", fs::perms::owner_exec);
-    const auto found = find_samples(options_);
-    fs::permissions(root_ + "/data/a", fs::perms::owner_all);
-    EXPECT_TRUE(found) << found.error().message;
-}
-
 TEST_F(Samples, AListIsRefusedWithTheNameOfWhatIsWrong) {
     EXPECT_NE(refusal("three\nnone\n").find("/data/none: "), std::string::npos);
     EXPECT_NE(refusal("three\na\n").find("/data/a: is not a regular file"), std::string::npos);
