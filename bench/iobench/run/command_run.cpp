@@ -53,6 +53,7 @@ Json parameters(const Request& request) {
                  {"verify", !options.manifest.empty()},
                  {"files", options.samples.files},
                  {"max_file", options.samples.max_file},
+                 {"list", options.samples.list},
                  {"batch", options.trainer.batch},
                  {"prefetch", options.trainer.prefetch},
                  {"compute_ms", options.trainer.compute_ms}};
@@ -126,6 +127,10 @@ void add_shared_options(CLI::App& app, SampleOptions& samples, TrainerOptions& t
     app.add_option("--files", samples.files,
                    "smallfiles, epoch: read at most so many of the shuffled files; 0: all")
         ->capture_default_str();
+    app.add_option(
+        "--list", samples.list,
+        "smallfiles, epoch: read only the files that this file names, a path below --path a line; no "
+        "directory is then listed");
     app.add_option("--max-file", samples.max_file, "smallfiles, epoch: leave larger files out; default 4M")
         ->transform(CLI::AsSizeValue(false))
         ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 30))

@@ -19,6 +19,7 @@ namespace tierfs::iobench {
 struct SampleOptions {
     std::uint64_t files = 0;           ///< at most so many of the shuffled files; 0: all
     std::uint64_t max_file = 4 << 20;  ///< bytes; larger files are left out
+    std::string list;                  ///< a file that names those to read, a path a line; empty: all
 };
 
 /// The emulated trainer of epoch and depth.

@@ -5,7 +5,7 @@ import json
 import os
 import time
 
-from .process import run
+from lib.process import run
 
 _seeds = itertools.count(1)
 
