@@ -82,8 +82,8 @@ void write_bars(std::ostringstream& script, const Chart& chart) {
         for (std::size_t i = 0; i < marks.size(); ++i) {
             if (!marks[i]) continue;
             const double at = static_cast<double>(i) - group / 2 + bar * (static_cast<double>(s) + 0.5);
-            script << plain(marks[i]->value) << " " << plain(marks[i]->low) << " " << plain(marks[i]->high) << " "
-                   << plain(at) << " " << plain(0.42 * bar) << " " << number(marks[i]->value) << "\n";
+            script << plain(marks[i]->value) << " " << plain(marks[i]->low) << " " << plain(marks[i]->high)
+                   << " " << plain(at) << " " << plain(0.42 * bar) << " " << number(marks[i]->value) << "\n";
         }
         script << "END\n";
     }
@@ -97,12 +97,14 @@ std::string bars_script(const Chart& chart) {
     script << beginning(kBarsWidth, height);
     script << "set border 2\nset xrange " << axis_range(chart.scale) << "\nset yrange [" << groups - 0.5
            << ":-0.5]\nset format x '%.10g'\n"
-           << (chart.scale.logarithmic ? "set logscale x\n" : "") << "set grid noytics xtics\nset ytics scale 0 (";
+           << (chart.scale.logarithmic ? "set logscale x\n" : "")
+           << "set grid noytics xtics\nset ytics scale 0 (";
     for (std::size_t i = 0; i < chart.labels.size(); ++i)
         script << (i == 0 ? "" : ", ") << tic(chart.labels[i], static_cast<double>(i));
     script << ")\nset lmargin at screen " << plain(double{1} * left / kBarsWidth)
            << "\nset rmargin at screen " << plain(1 - 84.0 / kBarsWidth) << "\nset bmargin at screen "
-           << plain(double{kAxisHeight} / height) << "\nset tmargin at screen " << plain(1 - 6.0 / height) << "\n";
+           << plain(double{kAxisHeight} / height) << "\nset tmargin at screen " << plain(1 - 6.0 / height)
+           << "\n";
     write_bars(script, chart);
     std::string before = "plot ";
     for (std::size_t s = 0; s < chart.series.size(); ++s) {
@@ -115,8 +117,8 @@ std::string bars_script(const Chart& chart) {
             script << before << data << " using 1:4:(0):1:($4-$5):($4+$5) with boxxyerror lc rgb '" << look
                    << "', " << data << " using 1:4:2:3 with xerrorbars pt 0 lw 1.2 lc rgb 'black'";
         else
-            script << before << data << " using 1:4:2:3 with xerrorbars pt " << point << " ps 0.8 lw 1.4 lc rgb '"
-                   << look << "'";
+            script << before << data << " using 1:4:2:3 with xerrorbars pt " << point
+                   << " ps 0.8 lw 1.4 lc rgb '" << look << "'";
         script << ", " << data << " using 3:4:6 with labels left offset 0.6,0";
         before = ", ";
     }
@@ -153,8 +155,8 @@ std::string lines_script(const Chart& chart) {
         script << "$s" << s << " << END\n";
         for (std::size_t i = 0; i < series.marks.size(); ++i)
             if (const auto& mark = series.marks[i]; mark && ++marks > 0)
-                script << plain(chart.numbers[i]) << " " << plain(mark->value) << " " << plain(mark->low) << " "
-                       << plain(mark->high) << "\n";
+                script << plain(chart.numbers[i]) << " " << plain(mark->value) << " " << plain(mark->low)
+                       << " " << plain(mark->high) << "\n";
         script << "END\n";
         if (marks == 0) continue;
         plots += before + "$s" + std::to_string(s) + " with yerrorlines pt " +
@@ -231,7 +233,8 @@ std::string inlined(const std::string& svg, const std::string& id, const std::st
         replace_all(body, black, "'currentColor'");
     for (std::size_t look = 0; look < kLooks; ++look)
         replace_all(body, placeholder_in_svg(look), "var(--look-" + std::to_string(look) + ")");
-    for (const char* quote : {"'", "\""}) replace_all(body, std::string(" id=") + quote, " id=" + (quote + id) + "-");
+    for (const char* quote : {"'", "\""})
+        replace_all(body, std::string(" id=") + quote, " id=" + (quote + id) + "-");
     replace_all(body, "xlink:href='#", "href='#" + id + "-");
     replace_all(body, " font-family=\"sans-serif\"", "");
     return "<svg viewBox=\"" + html(attribute(tag, "viewBox")) + "\" role=\"img\" aria-label=\"" +

@@ -48,7 +48,8 @@ class Pattern {
 
 bool has_target(const NamedResult& result, const std::string& name) {
     const auto& targets = result.file.targets;
-    return std::any_of(targets.begin(), targets.end(), [&](const auto& target) { return target.name == name; });
+    return std::any_of(targets.begin(), targets.end(),
+                       [&](const auto& target) { return target.name == name; });
 }
 
 /// The target that the option asks for, else the first.
@@ -110,9 +111,10 @@ void print(const Comparison& comparison) {
         {"case", "metric", "unit", "A", "B", "A/B [95 %]", "A is"}};
     for (const auto& row : comparison.rows) {
         const auto& ratio = row.ratio;
-        const std::string shown = !ratio           ? "-"
-                                  : row.runs >= 2 ? ratio_text(ratio->value, ratio->interval[0], ratio->interval[1])
-                                                  : number(ratio->value);
+        const std::string shown = !ratio ? "-"
+                                  : row.runs >= 2
+                                      ? ratio_text(ratio->value, ratio->interval[0], ratio->interval[1])
+                                      : number(ratio->value);
         table.push_back({printable(row.test), printable(row.metric), printable(row.unit), number(row.a),
                          number(row.b), shown, to_string(row.verdict)});
     }
@@ -192,8 +194,10 @@ void add_compare(CLI::App& app, int& status) {
     compare_app->add_option("FILES", request->files, "one or two files that iobench run --json wrote")
         ->required()
         ->expected(1, 2);
-    compare_app->add_option("--a", request->a, "the target of the first file that is A")->option_text("TARGET");
-    compare_app->add_option("--b", request->b, "the target of the last file that is B")->option_text("TARGET");
+    compare_app->add_option("--a", request->a, "the target of the first file that is A")
+        ->option_text("TARGET");
+    compare_app->add_option("--b", request->b, "the target of the last file that is B")
+        ->option_text("TARGET");
     compare_app
         ->add_option("--metric", request->metric, "only metrics that this (POSIX extended) is found in")
         ->check(CLI::Validator(check_regex, "REGEX"));

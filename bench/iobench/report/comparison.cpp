@@ -47,8 +47,7 @@ Verdict verdict_of(const ResultFigure& a, const ResultFigure& b, const Row& row)
 
 std::string shown(const Json& object, const std::string& key) {
     const auto found = object.find(key);
-    return found == object.end() ? "not given"
-                                 : found->dump(-1, ' ', false, Json::error_handler_t::replace);
+    return found == object.end() ? "not given" : found->dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 /// "processes (4, 8), files (0, 100)" of the keys whose values differ; empty when none does.
@@ -130,7 +129,8 @@ Row compare_figures(const ResultFigure& a, const ResultFigure& b, bool paired) {
             .b = b.summary.median,
             .runs = std::min(a.values.size(), b.values.size())};
     const auto positive = [](double value) { return value > 0; };
-    // A pair without a ratio would be left out of the paired bootstrap, and the figure look better than it is.
+    // A pair without a ratio would be left out of the paired bootstrap, and the figure look better than it
+    // is.
     const bool usable = paired ? std::all_of(b.values.begin(), b.values.end(), positive) : row.b > 0;
     if (usable) row.ratio = paired ? paired_ratio(a.values, b.values) : ratio(a.values, b.values);
     row.verdict = verdict_of(a, b, row);
@@ -157,8 +157,9 @@ Comparison compare(const Side& a, const Side& b) {
 std::vector<std::string> doubts(const NamedResult& result) {
     const ResultFile& file = result.file;
     std::vector<std::string> found;
-    const auto few = static_cast<std::size_t>(std::count_if(
-        file.figures.begin(), file.figures.end(), [](const auto& f) { return f.values.size() < kEnoughRuns; }));
+    const auto few =
+        static_cast<std::size_t>(std::count_if(file.figures.begin(), file.figures.end(),
+                                               [](const auto& f) { return f.values.size() < kEnoughRuns; }));
     if (!file.complete) found.push_back("was interrupted: some cases have fewer runs, or are missing");
     if (few > 0)
         found.push_back(counted(few, "figure") + " from fewer than " + std::to_string(kEnoughRuns) +
@@ -183,7 +184,8 @@ std::vector<std::string> differences(const NamedResult& a, const NamedResult& b)
     if (one.preset != other.preset)
         tell("presets", one.preset.value_or("none") + ", " + other.preset.value_or("none"));
     tell("hosts", differing(one.host, other.host, hardware));
-    tell("parameters", differing(one.parameters, other.parameters, keys_of(one.parameters, other.parameters)));
+    tell("parameters",
+         differing(one.parameters, other.parameters, keys_of(one.parameters, other.parameters)));
     if (one.dataset_rule != other.dataset_rule)
         tell("rules for the dataset", one.dataset_rule + " | " + other.dataset_rule);
     return found;

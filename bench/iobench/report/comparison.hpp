@@ -41,13 +41,13 @@ std::string to_string(Verdict verdict);
 struct Row {
     std::string test, metric, unit;
     Better better = Better::neither;
-    double a = 0, b = 0;  ///< medians
-    std::size_t runs = 0; ///< of the side that has fewer
+    double a = 0, b = 0;         ///< medians
+    std::size_t runs = 0;        ///< of the side that has fewer
     std::optional<Ratio> ratio;  ///< a/b; none when a median of `b` is not over 0
     Verdict verdict = Verdict::none;
 
-    /// By how many percent `a` is worse than `b`: of a rate 100 (1 - a/b), of a time 100 (a/b - 1). Less than 0
-    /// when it is better; infinite when there is no ratio and it is worse.
+    /// By how many percent `a` is worse than `b`: of a rate 100 (1 - a/b), of a time 100 (a/b - 1). Less than
+    /// 0 when it is better; infinite when there is no ratio and it is worse.
     [[nodiscard]] double percent_slower() const;
 };
 
@@ -67,8 +67,8 @@ Row compare_figures(const ResultFigure& a, const ResultFigure& b, bool paired);
 /// What makes the file's own figures doubtful: it is not complete, few runs, disturbances, its warnings.
 std::vector<std::string> doubts(const NamedResult& result);
 
-/// What makes two files hard to compare: other suites, hosts, parameters, ways to make sure that the device is
-/// read.
+/// What makes two files hard to compare: other suites, hosts, parameters, ways to make sure that the device
+/// is read.
 std::vector<std::string> differences(const NamedResult& a, const NamedResult& b);
 
 /// For `compare --json`; man/iobench.1 documents it.

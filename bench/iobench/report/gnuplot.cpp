@@ -53,23 +53,22 @@ class FileActions {
     ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
     FileActions(const FileActions&) = delete;
     FileActions& operator=(const FileActions&) = delete;
-    void redirect(const Fd& from, int to) {
-        posix_spawn_file_actions_adddup2(&actions_, from.get(), to);
-    }
+    void redirect(const Fd& from, int to) { posix_spawn_file_actions_adddup2(&actions_, from.get(), to); }
     const posix_spawn_file_actions_t* get() { return &actions_; }
 
   private:
     posix_spawn_file_actions_t actions_{};
 };
 
-/// Starts `program -d /dev/stdin`: without the user's settings, and as a file and not as a session, so that the
-/// first error ends it. The environment is ours alone, since gnuplot takes settings from there too.
+/// Starts `program -d /dev/stdin`: without the user's settings, and as a file and not as a session, so that
+/// the first error ends it. The environment is ours alone, since gnuplot takes settings from there too.
 Result<pid_t> start(const std::string& program, const Fd& in, const Fd& out, const Fd& err) {
     FileActions actions;
     actions.redirect(in, STDIN_FILENO);
     actions.redirect(out, STDOUT_FILENO);
     actions.redirect(err, STDERR_FILENO);
-    std::string name = program, defaults = "-d", from_input = "/dev/stdin", locale = "LC_ALL=C.UTF-8", home = "HOME=/";
+    std::string name = program, defaults = "-d", from_input = "/dev/stdin", locale = "LC_ALL=C.UTF-8",
+                home = "HOME=/";
     char* const arguments[] = {name.data(), defaults.data(), from_input.data(), nullptr};
     char* const environment[] = {locale.data(), home.data(), nullptr};
     pid_t pid = -1;
@@ -95,8 +94,7 @@ Result<int> finish(pid_t pid, Gnuplot::Milliseconds limit) {
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
     if (error != 0) return fail(system_error(error, "waiting for gnuplot"));
-    if (ready == 0)
-        return fail(ETIMEDOUT, "gnuplot: no end after " + std::to_string(limit.count()) + " ms");
+    if (ready == 0) return fail(ETIMEDOUT, "gnuplot: no end after " + std::to_string(limit.count()) + " ms");
     return status;
 }
 

@@ -125,15 +125,20 @@ Series series_of(const Section& section, std::size_t column, const std::vector<s
 }
 
 Chart bars_of(const Section& section, const std::vector<std::string>& tests, const std::string& metric) {
-    Chart chart{.kind = Chart::Kind::bars, .title = "", .labels = tests, .numbers = {}, .series = {}, .scale = {}};
+    Chart chart{
+        .kind = Chart::Kind::bars, .title = "", .labels = tests, .numbers = {}, .series = {}, .scale = {}};
     for (std::size_t column = 0; column < section.columns().size(); ++column)
         chart.series.push_back(series_of(section, column, tests, metric));
     return chart;
 }
 
 Chart lines_over(const Family& family) {
-    Chart chart{
-        .kind = Chart::Kind::lines, .title = family.rest, .labels = {}, .numbers = {}, .series = {}, .scale = {}};
+    Chart chart{.kind = Chart::Kind::lines,
+                .title = family.rest,
+                .labels = {},
+                .numbers = {},
+                .series = {},
+                .scale = {}};
     for (const auto& point : family.points) {
         chart.labels.push_back(point.label);
         chart.numbers.push_back(point.number);
@@ -164,7 +169,8 @@ bool have_the_same_numbers(const std::vector<Family>& families) {
 }
 
 /// One panel, the families as its lines: for a section with one column.
-Chart families_as_lines(const Section& section, const std::vector<Family>& families, const std::string& metric) {
+Chart families_as_lines(const Section& section, const std::vector<Family>& families,
+                        const std::string& metric) {
     Chart chart = lines_over(families.front());
     chart.title.clear();
     for (std::size_t i = 0; i < families.size(); ++i) {

@@ -13,8 +13,8 @@ namespace tierfs::iobench {
 
 /// One metric: a chart, or several beside each other.
 struct Plot {
-    std::string title;     ///< "p99_us, us (less is better)"
-    std::string axis;      ///< what stands below lines: "block size"; empty below bars
+    std::string title;  ///< "p99_us, us (less is better)"
+    std::string axis;   ///< what stands below lines: "block size"; empty below bars
     std::vector<Chart> panels;
     std::size_t left_out = 0;  ///< panels beyond kMostPanels
 };

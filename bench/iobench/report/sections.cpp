@@ -9,13 +9,14 @@ namespace tierfs::iobench {
 
 namespace {
 
-/// What says most about how fast something is, first. Metrics that are not named here come after these, in the
-/// order in which the suite gives them.
+/// What says most about how fast something is, first. Metrics that are not named here come after these, in
+/// the order in which the suite gives them.
 constexpr std::array kTelling = {"au_percent", "samples_per_s", "files_per_s", "mb_per_s",
                                  "stall_s",    "p99_us",        "requests"};
 
 std::size_t rank_of(const SectionMetric& metric) {
-    return static_cast<std::size_t>(std::find(kTelling.begin(), kTelling.end(), metric.name) - kTelling.begin());
+    return static_cast<std::size_t>(std::find(kTelling.begin(), kTelling.end(), metric.name) -
+                                    kTelling.begin());
 }
 
 bool measured_alike(const NamedResult& a, const NamedResult& b) {

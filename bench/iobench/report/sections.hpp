@@ -45,7 +45,8 @@ class Section {
     [[nodiscard]] std::optional<Row> against_first(std::size_t column, const std::string& test,
                                                    const std::string& metric) const;
 
-    /// Metrics worth a plot, the one that says most first: at most `limit` of those of which more or less is better.
+    /// Metrics worth a plot, the one that says most first: at most `limit` of those of which more or less is
+    /// better.
     [[nodiscard]] std::vector<SectionMetric> main_metrics(std::size_t limit) const;
 
   private:
