@@ -96,14 +96,15 @@ class World:
         return Line(latency_ms, rate, proxy, proxy.first_byte_ms(f"/{BUCKET}/{self.dataset.large}"))
 
     def _choose_samples(self):
-        """The lists of files, always the same for the same dataset: disjoint for the same size."""
+        """The lists of files, always the same for the same dataset: disjoint for the same size. With
+        the sizes, so that nothing is asked of a mount before the reading that is measured."""
         for tree in (self.dataset.small, self.dataset.medium):
             names = self.dataset.names(tree)
             random.Random(1).shuffle(names)
             for name, count in self.size.samples.items():
                 if name.startswith(tree.name):
                     chosen, names = names[:count], names[count:]
-                    self.sample_list(name).write_text("\n".join(chosen) + "\n")
+                    self.sample_list(name).write_text("".join(f"{path}\t{size}\n" for path, size in chosen))
 
     def sample_list(self, name):
         return self.folder / f"sample-{name}"

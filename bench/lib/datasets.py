@@ -50,8 +50,9 @@ class Dataset:
         return self.manifests / f"{name}.manifest"
 
     def names(self, tree):
-        """Of the files of a tree, sorted, relative to its folder."""
-        return sorted(line.split("\t", 2)[2] for line in self.manifest(tree).read_text().splitlines())
+        """[path relative to the tree's folder, size in bytes] of each file, sorted."""
+        lines = [line.split("\t", 2) for line in self.manifest(tree).read_text().splitlines() if not line.startswith("#")]
+        return sorted([path, int(size)] for _, size, path in lines)
 
     def identity(self):
         """What was asked for."""

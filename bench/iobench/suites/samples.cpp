@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -18,10 +19,21 @@ namespace tierfs::iobench {
 namespace {
 
 bool stays_below(const std::filesystem::path& path) {
-    return path.is_relative() && std::find(path.begin(), path.end(), "..") == path.end();
+    return path.is_relative() && !path.empty() && std::find(path.begin(), path.end(), "..") == path.end();
 }
 
-Result<FoundFile> look_at(const std::string& directory, const std::string& name) {
+/// A line of a list: "PATH", whose size is then asked for, or "PATH<tab>SIZE".
+Result<FoundFile> look_at(const std::string& directory, const std::string& line) {
+    const std::size_t tab = line.rfind('\t');
+    const std::string name = line.substr(0, tab);
+    if (!stays_below(name)) return fail(EINVAL, name + ": is not below the directory");
+    if (tab != std::string::npos) {
+        std::uint64_t size = 0;
+        const char* end = line.data() + line.size();
+        const auto [stopped, code] = std::from_chars(line.data() + tab + 1, end, size);
+        if (code != std::errc{} || stopped != end) return fail(EINVAL, name + ": has no size behind its tab");
+        return FoundFile{name, size};
+    }
     const std::string path = directory + "/" + name;
     struct stat attributes {};
     if (::lstat(path.c_str(), &attributes) != 0) return fail(system_error(errno, path));
@@ -36,7 +48,6 @@ Result<std::vector<FoundFile>> named_in(const std::string& list, const std::stri
     std::vector<FoundFile> found;
     for (std::string line; std::getline(file, line);) {
         if (line.empty()) continue;
-        if (!stays_below(line)) return fail(EINVAL, list + ": " + line + ": is not below the directory");
         auto one = look_at(directory, line);
         if (!one) return fail(one.error().within(list));
         found.push_back(std::move(*one));

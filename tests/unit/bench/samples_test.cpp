@@ -50,6 +50,23 @@ TEST_F(Samples, AListNamesAllThatIsRead) {
     EXPECT_EQ((*found)[1].path, root_ + "/data/three");
 }
 
+TEST_F(Samples, AFileWhoseSizeTheListGivesIsNotLookedAt) {
+    write("list", "three\t5\nabsent\t17\n");
+    const auto found = find_samples(options_);
+    ASSERT_TRUE(found) << found.error().message;
+    ASSERT_EQ(found->size(), 2U);
+    EXPECT_EQ((*found)[0].size, 17U);
+    EXPECT_EQ((*found)[1].size, 5U);
+}
+
+TEST_F(Samples, ASizeThatIsWrongIsNoticedWhenTheFileIsRead) {
+    write("list", "three\t4\n");
+    const auto found = find_samples(options_);
+    ASSERT_TRUE(found) << found.error().message;
+    std::vector<std::byte> buffer;
+    EXPECT_FALSE(read_sample(found->front(), buffer));
+}
+
 TEST_F(Samples, AListIsRefusedWithTheNameOfWhatIsWrong) {
     EXPECT_NE(refusal("three\nnone\n").find("/data/none: "), std::string::npos);
     EXPECT_NE(refusal("three\na\n").find("/data/a: is not a regular file"), std::string::npos);
@@ -57,6 +74,10 @@ TEST_F(Samples, AListIsRefusedWithTheNameOfWhatIsWrong) {
     EXPECT_NE(refusal("../list\n").find("../list: is not below the directory"), std::string::npos);
     EXPECT_NE(refusal("a/../../list\n").find("is not below the directory"), std::string::npos);
     EXPECT_NE(refusal(root_ + "/list\n").find("is not below the directory"), std::string::npos);
+    for (const auto* size : {"", "x", "5x", "-5", "99999999999999999999"})
+        EXPECT_NE(refusal("three\t" + std::string(size) + "\n").find("three: has no size"), std::string::npos)
+            << size;
+    EXPECT_NE(refusal("\t5\n").find("is not below the directory"), std::string::npos);
     EXPECT_NE(refusal("\n\n"), "");
     options_.samples.list = root_ + "/no-list";
     const auto found = find_samples(options_);
