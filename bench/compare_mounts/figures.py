@@ -48,8 +48,10 @@ class Figures:
     def get(self, target, case, metric):
         return self._all.get((target, case, metric))
 
-    def documents(self):
-        return [figure.document() for figure in self]
+    def documents(self, targets, chosen):
+        """Those of the cases for which `chosen` is true, in the order of the targets."""
+        return [figure.document() for target in targets for figure in self
+                if figure.target == target and chosen(figure.case)]
 
     def ratios(self, target="tierfs"):
         """How many times better `target` is than each other one: above 1 it is faster, or asks for less. A case in which
@@ -64,7 +66,7 @@ class Figures:
                 continue
             times = [mine / theirs if other.better == "higher" else theirs / mine for mine, theirs in pairs]
             found.append({"target": target, "against": other.target, "case": other.case, "metric": other.metric,
-                          "times_better": median(times), "ci95": interval(times), "values": times})
+                          "times_better": median(times), "ci95": interval(times)})
         return found
 
 

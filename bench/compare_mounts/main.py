@@ -28,15 +28,18 @@ def say(text):
 
 
 def build(options):
-    """The release build of what is measured, brought up to date; with --build only looked at."""
+    """The release build of what is measured, brought up to date; with --build only looked at. True when it compiled."""
+    compiled = False
     if options.build is None:
         deadline = Deadline(BUILD_LIMIT)
         say("building tierfs and iobench (the first time takes minutes)")
-        run(["cmake", "--preset", "release", "-S", command_line.ROOT], deadline, folder=command_line.ROOT)
-        run(["ninja", "-C", command_line.ROOT / "build/release", "tierfs", "iobench"], deadline)
+        run(["cmake", "--preset", "release"], deadline, folder=command_line.ROOT)
+        words = ["ninja", "-C", command_line.ROOT / "build/release", "tierfs", "iobench"]
+        compiled = "no work to do" not in run(words, deadline)[1]
     for program in (options.tierfs, options.iobench):
         if not os.access(program, os.X_OK):
             raise Failure(f"{program}: not there; build it or name its folder by --build")
+    return compiled
 
 
 class Run:
@@ -118,9 +121,9 @@ class Run:
 
     def finish(self, complete):
         """Files, page and tables of what there is."""
-        for result in self.results.values():
-            result.write(complete)
-        page = results.write_page(self.options, [result.path for result in self.results.values()], Deadline(60))
+        paths = [path for result in self.results.values() for path in result.write(complete)]
+        results.remove_others(self.options.out, paths)
+        page = results.write_page(self.options, paths, Deadline(120)) if paths else None
         known = self.options.server == "rgw" and self.options.rate == 80_000_000
         for line in self.world.lines:
             figures = self.figures[line.latency_ms]
@@ -135,15 +138,15 @@ class Run:
         print()
         for text in self.failed:
             print(f"failed: {text}")
-        say(f"written: {', '.join(str(result.path) for result in self.results.values())}" + (f", {page}" if page else ""))
+        say(f"written: {len(paths)} files {self.options.out}/compare-mounts-*.json" + (f" and {page}" if page else ""))
         return page is not None
 
 
 def measure(options, began):
-    build(options)
+    compiled = build(options)
     load = os.getloadavg()
     say(f"load average {load[0]:.2f} {load[1]:.2f} {load[2]:.2f} on {os.cpu_count()} processors")
-    if options.build is not None and load[0] > BUSY:
+    if load[0] > BUSY and not compiled:
         say("WARNING: the machine is not idle; figures are lower and vary more")
     with World(options) as world:
         world.prepare(say)

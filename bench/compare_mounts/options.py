@@ -9,7 +9,7 @@ from lib import host
 from lib.peers import PEERS
 from lib.process import Failure
 
-from . import steps
+from . import fio, steps
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = {"rgw": "tests/servers/rgw.sh", "nginx": "tests/servers/nginx_s3.sh"}
@@ -115,7 +115,7 @@ def parse(words=None):
     for name in ("sample", "sequential", "reads"):
         setattr(options, name, defaults[name])
     if options.only is None:
-        options.only = [group for group in steps.GROUPS if group != "fio" or not options.quick]
+        options.only = [group for group in steps.GROUPS if group != "fio" or (fio.job_files() and not options.quick)]
     if options.fio and "fio" not in options.only:
         options.only.append("fio")
     for text in options.tierfs_options:
@@ -144,6 +144,9 @@ def check(options):
     for name in options.peers:
         programs += PEERS[name].programs
         packages += PEERS[name].packages
+    if "fio" in options.only:
+        programs.append("fio")
+        packages.append("fio")
     host.require(list(dict.fromkeys(programs)), list(dict.fromkeys(packages)))
     needed = 10e9 * max(options.scale, 0.1)
     free = shutil.disk_usage(options.folder).free

@@ -6,7 +6,7 @@ import time
 
 from lib import host
 from lib.peers import PEERS
-from lib.process import Deadline, run
+from lib.process import Deadline, Failure, run
 
 from . import fio
 from .figures import figures_of
@@ -42,6 +42,17 @@ def peak_memory(pids):
     return total
 
 
+def target_of(name, mountpoint):
+    """A target of iobench's result files: what the kernel says of a mount."""
+    with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            source, where, kind, options = line.split()[:4]
+            if where == str(mountpoint):
+                return {"name": name, "path": where, "fs_type": kind, "fs_source": source, "mount_point": where,
+                        "mount_options": options, "device": None, "daemon": None}
+    raise Failure(f"{mountpoint}: not mounted")
+
+
 class Session:
     """`number`: of the round, from 0. Figures go into `figures`, for the target that has the peer's name; `documents`
     are iobench's result files, `warnings` what a reader of the figures has to know."""
@@ -49,7 +60,7 @@ class Session:
     def __init__(self, world, figures, line, peer, group, number):
         self.world, self.figures, self.line, self.peer, self.group = world, figures, line, peer, group
         self.number, self.options = number, world.options
-        self.documents, self.warnings = [], []
+        self.documents, self.warnings, self.target = [], [], None
         self.limit = max(SHORTEST_LIMIT, SLOWEST * group_seconds(group, peer, line.latency_ms, world.size, 60))
 
     def add(self, case, metric, value, unit, better):
@@ -64,6 +75,7 @@ class Session:
         mount = PEERS[self.peer](place)
         try:
             run(["stat", "--", mount.mountpoint], deadline)
+            self.target = target_of(self.peer, mount.mountpoint)
             if self.group == "files":
                 self.add("mount", "mount_s", time.monotonic() - began, "s", "lower")
             if self.group == "fio":
@@ -71,7 +83,7 @@ class Session:
             for step in STEPS:
                 if step.group == self.group:
                     self._step(step, mount, deadline)
-            self._costs(mount.pids())
+            self._costs(mount)
         finally:
             mount.close()
         self._count(f"{self.group}-mount", mark)  # with what came after the steps: the end of what was read ahead
@@ -94,7 +106,8 @@ class Session:
             self.warnings.append(f"{self.peer}, {self.line.name()}, round {self.number + 1}, {case}: the server answered "
                                  f"{counted.errors} requests with errors")
 
-    def _costs(self, pids):
+    def _costs(self, mount):
+        pids = mount.pids()
         if pids:
             self.add(f"{self.group}-mount", "cpu_s", cpu_seconds(pids), "s", "lower")
             self.add(f"{self.group}-mount", "peak_memory_mb", peak_memory(pids) / 1e6, "MB", "lower")

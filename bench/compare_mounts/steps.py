@@ -60,6 +60,20 @@ GROUPS_HELP = """groups of steps, each on a fresh mount:
 """
 
 
+# The result files, and the sections of the page: what has the same metrics.
+PARTS = ["names", "smallfiles", "epoch", "large-file", "fio", "costs"]
+PART_OF_KIND = {"find": "names", "smallfiles": "smallfiles", "epoch": "epoch", "sequential": "large-file",
+                "random": "large-file"}
+
+
+def part_of(case):
+    if case.startswith("fio-"):
+        return "fio"
+    if case == "mount":
+        return "names"
+    return next((PART_OF_KIND[step.kind] for step in STEPS if step.case == case), "costs")
+
+
 @dataclasses.dataclass(frozen=True)
 class Size:
     """How much there is to do."""
