@@ -40,8 +40,12 @@ def expected(peer, latency_ms, case, metric, headline, whole):
 
 
 def rate(peer, latency_ms, case, otherwise):
-    """What a plan may reckon with. A peer that is not known is taken to be as fast as rclone."""
+    """What a plan may reckon with: of a case that is not known that of its like. A peer that is not known is taken to be as
+    fast as rclone."""
     rates = RATES["native", 0] if peer == "native" else RATES.get((peer, 20 if latency_ms >= 5 else 0))
     if rates is None:
         rates = RATES["rclone", 20 if latency_ms >= 5 else 0]
-    return rates.get(case, rates.get(case.replace("-warm-disk", "-cold"), otherwise))
+    for like in (case, case.removesuffix("-disk"), case.removesuffix("-disk").replace("-warm", "-cold")):
+        if like in rates:
+            return rates[like]
+    return otherwise

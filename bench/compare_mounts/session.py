@@ -61,7 +61,7 @@ class Session:
         self.world, self.figures, self.line, self.peer, self.group = world, figures, line, peer, group
         self.number, self.options = number, world.options
         self.documents, self.warnings, self.target = [], [], None
-        self.limit = max(SHORTEST_LIMIT, SLOWEST * group_seconds(group, peer, line.latency_ms, world.size, 60))
+        self.limit = max(SHORTEST_LIMIT, SLOWEST * group_seconds(group, peer, line.latency_ms, world.size))
 
     def add(self, case, metric, value, unit, better):
         self.figures.add(self.number, self.peer, case, metric, value, unit, better)
@@ -122,8 +122,8 @@ class Session:
     def _iobench(self, step, mount, deadline):
         result = self.world.folder / "result.json"
         result.unlink(missing_ok=True)
-        command = [self.options.iobench, "run", "--runs", 1, "--drop-caches", step.drop, "--json", result,
-                   "--seed", 100 * self.number + step.order + 1, "--processes", step.processes, *self._arguments(step, mount)]
+        command = [self.options.iobench, "run", "--runs", 1, "--warm-up", 0, "--drop-caches", step.drop, "--json", result,
+                   "--seed", 100 * self.number + step.order + 1, *self._arguments(step, mount)]
         run(command, deadline)
         document = json.loads(result.read_text())
         self.documents.append(document)
@@ -133,13 +133,14 @@ class Session:
     def _arguments(self, step, mount):
         """Of iobench run, for the suite and the files."""
         size = self.world.size
-        if step.kind == "sequential":
-            return ["--suite", "seqrand", "--path", mount.mountpoint / "large", "--bytes", size.sequential]
-        if step.kind == "random":
-            return ["--suite", "seqrand", "--path", mount.mountpoint / "large", "--reads", size.reads]
+        if step.kind in ("sequential", "random"):
+            order, block, number = ("read", 1 << 20, size.sequential) if step.kind == "sequential" else \
+                ("randread", 64 << 10, size.reads * (64 << 10))
+            return ["--suite", "seqrand", "--path", mount.mountpoint / "large", "--orders", order, "--block-sizes", block,
+                    "--modes", "buffered", "--engines", "pread", "--threads", 1, "--bytes", number, "--seconds", 3600]
         words = ["--suite", step.kind, "--path", mount.mountpoint / step.sample.partition("-")[0],
-                 "--list", self.world.sample_list(step.sample)]
+                 "--list", self.world.sample_list(step.sample), "--processes", step.processes]
         if step.kind == "epoch":
-            words += ["--batch", EPOCH_BATCH, "--compute", EPOCH_COMPUTE_MS]
-        return words
+            return words + ["--batch", EPOCH_BATCH, "--compute", EPOCH_COMPUTE_MS]
+        return words + ["--access", "shuffled"]
 

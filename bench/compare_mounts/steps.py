@@ -8,7 +8,7 @@ inodes were dropped. `cold` is the first reading of the files there. `warm` read
 import dataclasses
 import math
 
-from . import reference
+from . import fio, reference
 
 SAMPLE = 600  # files of each size that every mount reads
 SEQUENTIAL_BYTES = 1 << 30
@@ -44,10 +44,10 @@ STEPS = [
     *_files("110k-4p", "medium-4", 4),
     Step("epoch-cold", "files", "epoch", "au_percent", "samples", "medium-epoch", 4, order=3),
     Step("epoch-warm-disk", "files", "epoch", "au_percent", "samples", "medium-epoch", 4, "page", 4),
-    Step("seq-cold", "large", "sequential", "seq_mb_per_s", "bytes"),
-    Step("seq-warm", "large", "sequential", "seq_mb_per_s", "bytes"),
-    Step("seq-warm-disk", "large", "sequential", "seq_mb_per_s", "bytes", drop="page"),
-    Step("random-cold", "random", "random", "rand_reads_per_s", "reads", order=5),
+    Step("seq-cold", "large", "sequential", "mb_per_s", "bytes"),
+    Step("seq-warm", "large", "sequential", "mb_per_s", "bytes"),
+    Step("seq-warm-disk", "large", "sequential", "mb_per_s", "bytes", drop="page"),
+    Step("random-cold", "random", "random", "reads_per_s", "reads", order=5),
 ]
 GROUPS = ["files", "large", "random", "fio"]
 GROUPS_HELP = """groups of steps, each on a fresh mount:
@@ -55,7 +55,7 @@ GROUPS_HELP = """groups of steps, each on a fresh mount:
            on 110 KiB files: 4 workers, batches of 32, 10 ms of computing for each
   large    the large file in order, in reads of 1 MiB (its first GiB)
   random   64 KiB reads at random places of the large file by one process
-  fio      the jobs of bench/fio (needs fio)
+  fio      the jobs of bench/fio that only read, in the first round alone (needs fio)
 
 """
 
@@ -114,8 +114,8 @@ def seconds(step, peer, latency_ms, size):
     return 0.3 + size.samples[step.sample] / rate
 
 
-def group_seconds(group, peer, latency_ms, size, fio_seconds=0):
+def group_seconds(group, peer, latency_ms, size):
     mounting = MOUNT_SECONDS.get(peer, 2.0)
     if group == "fio":
-        return mounting + fio_seconds
+        return mounting + fio.seconds()
     return mounting + sum(seconds(step, peer, latency_ms, size) for step in STEPS if step.group == group)

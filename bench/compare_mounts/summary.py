@@ -3,7 +3,7 @@ ones too), and the figures of the peers beside those that are known of them."""
 
 from lib.report import number
 
-from . import fio, reference
+from . import reference
 from .statistics import median
 from .steps import STEPS
 
@@ -71,7 +71,3 @@ def plan_text(sessions, seconds, budget):
     if total > budget:
         text += f": more than the {budget / 60:.0f} min that are left; rounds for which there is no time are left out"
     return text
-
-
-def fio_seconds():
-    return len(fio.job_files()) * fio.JOB_SECONDS
