@@ -165,6 +165,7 @@ def measure(options, began):
 
 def main(words=None):
     options, began = command_line.parse(words), time.monotonic()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(143))  # unwinds, and so puts everything away
     options.folder = (options.keep or pathlib.Path(tempfile.mkdtemp(prefix="compare-mounts-", dir="/var/tmp"))).resolve()
