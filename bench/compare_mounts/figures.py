@@ -71,10 +71,7 @@ class Figures:
 
 
 def figures_of(document):
-    """(metric, value, unit, better) of a result file of iobench that holds one run of one case."""
-    if document.get("tool") == "iobench":  # XXX
-        document["targets"], document["warnings"], document["disturbances"] = [], [], []
-        return [(k, v["median"], "", "lower" if k.endswith("_us") else "higher") for k, v in document["cases"][0]["summary"].items()]
+    """(case, metric, value, unit, better) of a result file of iobench that holds one run of each case."""
     if document.get("format") != "iobench" or document.get("version") != 1:
         raise ValueError("not a result file of iobench, format 1")
-    return [(one["metric"], one["values"][0], one["unit"], one["better"]) for one in document["figures"]]
+    return [(one["case"], one["metric"], one["values"][0], one["unit"], one["better"]) for one in document["figures"]]

@@ -10,7 +10,7 @@ from lib.process import Deadline, Failure, run
 
 from . import fio
 from .figures import figures_of
-from .steps import EPOCH_BATCH, EPOCH_COMPUTE_MS, STEPS, group_seconds
+from .steps import EPOCH_BATCH, EPOCH_COMPUTE_MS, METADATA_NAMES, STEPS, group_seconds
 
 CPU_TICK = os.sysconf("SC_CLK_TCK")
 SLOWEST = 5  # times as long as estimated, and at least
@@ -127,8 +127,8 @@ class Session:
         run(command, deadline)
         document = json.loads(result.read_text())
         self.documents.append(document)
-        for metric, value, unit, better in figures_of(document):
-            self.add(step.case, metric, value, unit, better)
+        for case, metric, value, unit, better in figures_of(document):
+            self.add(f"{step.case}-{case}" if step.kind == "metadata" else step.case, metric, value, unit, better)
 
     def _arguments(self, step, mount):
         """Of iobench run, for the suite and the files."""
@@ -138,6 +138,9 @@ class Session:
                 ("randread", 64 << 10, size.reads * (64 << 10))
             return ["--suite", "seqrand", "--path", mount.mountpoint / "large", "--orders", order, "--block-sizes", block,
                     "--modes", "buffered", "--engines", "pread", "--threads", 1, "--bytes", number, "--seconds", 3600]
+        if step.kind == "metadata":
+            return ["--suite", "metadata", "--path", mount.mountpoint, "--names", METADATA_NAMES, "--processes",
+                    step.processes]
         words = ["--suite", step.kind, "--path", mount.mountpoint / step.sample.partition("-")[0],
                  "--list", self.world.sample_list(step.sample), "--processes", step.processes]
         if step.kind == "epoch":

@@ -13,6 +13,7 @@ from . import fio, reference
 SAMPLE = 600  # files of each size that every mount reads
 SEQUENTIAL_BYTES = 1 << 30
 RANDOM_READS = 256
+METADATA_NAMES = 150  # that are opened, and as many that do not exist
 EPOCH_COMPUTE_MS = 10
 EPOCH_BATCH = 32
 MOUNT_SECONDS = {"native": 0.3, "tierfs": 1.5, "s3fs": 1.5, "rclone": 1.5}  # mounting, unmounting, counting
@@ -39,6 +40,7 @@ def _files(name, sample, processes):
 STEPS = [
     Step("find-cold", "files", "find", "find_s"),
     Step("find-warm", "files", "find", "find_s"),
+    Step("metadata", "files", "metadata", "", processes=4),  # each of its cases is one here: metadata-open and so on
     *_files("16k-1p", "small-1", 1),
     *_files("16k-4p", "small-4", 4),
     *_files("110k-4p", "medium-4", 4),
@@ -51,8 +53,8 @@ STEPS = [
 ]
 GROUPS = ["files", "large", "random", "fio"]
 GROUPS_HELP = """groups of steps, each on a fresh mount:
-  files    mount; find with all sizes, twice; 16 KiB files by 1 and by 4 processes, 110 KiB by 4; an emulated trainer
-           on 110 KiB files: 4 workers, batches of 32, 10 ms of computing for each
+  files    mount; find with all sizes, twice; names and attributes (metadata); 16 KiB files by 1 and by 4 processes,
+           110 KiB by 4; an emulated trainer on 110 KiB files: 4 workers, batches of 32, 10 ms of computing for each
   large    the large file in order, in reads of 1 MiB (its first GiB)
   random   64 KiB reads at random places of the large file by one process
   fio      the jobs of bench/fio that only read, in the first round alone (needs fio)
@@ -62,14 +64,14 @@ GROUPS_HELP = """groups of steps, each on a fresh mount:
 
 # The result files, and the sections of the page: what has the same metrics.
 PARTS = ["names", "smallfiles", "epoch", "large-file", "fio", "costs"]
-PART_OF_KIND = {"find": "names", "smallfiles": "smallfiles", "epoch": "epoch", "sequential": "large-file",
+PART_OF_KIND = {"find": "names", "metadata": "names", "smallfiles": "smallfiles", "epoch": "epoch", "sequential": "large-file",
                 "random": "large-file"}
 
 
 def part_of(case):
     if case.startswith("fio-"):
         return "fio"
-    if case == "mount":
+    if case == "mount" or case.startswith("metadata"):
         return "names"
     return next((PART_OF_KIND[step.kind] for step in STEPS if step.case == case), "costs")
 
@@ -102,6 +104,8 @@ def seconds(step, peer, latency_ms, size):
     """About how long it takes, on a machine like the reference's."""
     if step.kind == "find":
         return _find_seconds(step, peer, latency_ms, size)
+    if step.kind == "metadata":  # s3fs asks for each name it opens, and several times for one that is not there
+        return 0.3 + size.objects / 10000 + (METADATA_NAMES * 0.06 * latency_ms / 20 if peer == "s3fs" else 0)
     rate = reference.rate(peer, latency_ms, step.case, 100)
     if step.work == "bytes":
         return 0.3 + size.sequential / 1e6 / rate

@@ -7,7 +7,8 @@ from . import reference
 from .statistics import median
 from .steps import STEPS
 
-HEADLINES = [("mount", "mount_s"), *((step.case, step.headline) for step in STEPS),
+HEADLINES = [("mount", "mount_s"), *((step.case, step.headline) for step in STEPS if step.headline),
+             ("metadata-lookup", "ops_per_s"), ("metadata-open", "ops_per_s"), ("metadata-negative", "ops_per_s"),
              ("find-cold", "requests"), ("files-mount", "requests"), ("files-mount", "mb_from_server"),
              ("files-mount", "cpu_s"), ("files-mount", "peak_memory_mb"), ("large-mount", "mb_from_server"),
              ("large-mount", "cpu_s"), ("random-mount", "mb_from_server")]
@@ -45,7 +46,7 @@ def figure_table(figures, peers):
 
 def reference_rows(figures, peers, latency_ms, whole):
     """[peer, case, measured, reference, quotient, remark] for each figure that a reference is known for."""
-    rows, metrics = [], {step.case: step.headline for step in STEPS}
+    rows, metrics = [], {step.case: step.headline for step in STEPS if step.headline}
     for peer in peers:
         for case, metric in [("find-cold", "requests"), *metrics.items()]:
             known = reference.expected(peer, latency_ms, case, metric, metrics.get(case), whole)
