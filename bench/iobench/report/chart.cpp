@@ -15,8 +15,8 @@ namespace {
 // Pixels. A character of 12 pixels is at most about 7.6 wide on average in the widest of the usual fonts.
 constexpr double kCharacter = 7.6;
 constexpr std::size_t kLongestLabel = 36;
-constexpr int kBarsWidth = 760, kBar = 15, kBetweenGroups = 14, kAxisHeight = 40;
-constexpr int kLinesWidth = 372, kLinesHeight = 250, kLinesLeft = 62;
+constexpr int kBarsWidth = 760, kBar = 15, kBetweenGroups = 14, kAxisHeight = 32;
+constexpr int kLinesWidth = 340, kLinesHeight = 236, kLinesLeft = 58;
 
 // gnuplot's point types and the same shapes as SVG, around 0, about 2 wide.
 struct Shape {
@@ -57,7 +57,7 @@ std::string axis_range(const Scale& scale) {
 
 std::string beginning(int width, int height) {
     return "set terminal svg noenhanced size " + std::to_string(width) + "," + std::to_string(height) +
-           " font 'sans-serif,12'\nset encoding utf8\nunset key\nset tics nomirror\n"
+           " font 'sans-serif,12'\nset encoding utf8\nunset key\nset tics nomirror scale 0.4\n"
            "set grid lw 0.5\nset style fill solid 1 noborder\nset errorbars 0.6\n";
 }
 
@@ -98,7 +98,7 @@ std::string bars_script(const Chart& chart) {
     script << "set border 2\nset xrange " << axis_range(chart.scale) << "\nset yrange [" << groups - 0.5
            << ":-0.5]\nset format x '%.10g'\n"
            << (chart.scale.logarithmic ? "set logscale x\n" : "")
-           << "set grid noytics xtics\nset ytics scale 0 (";
+           << "set grid noytics xtics\nset xtics scale 0\nset ytics scale 0 (";
     for (std::size_t i = 0; i < chart.labels.size(); ++i)
         script << (i == 0 ? "" : ", ") << tic(chart.labels[i], static_cast<double>(i));
     script << ")\nset lmargin at screen " << plain(double{1} * left / kBarsWidth)

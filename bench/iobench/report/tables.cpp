@@ -113,10 +113,24 @@ std::string summed_up(const Section& section, std::size_t column, const SectionM
            verdict_line(std::to_string(slower) + of + " slower", Verdict::none);
 }
 
-std::vector<std::string> cases_with(const Section& section, const std::string& metric) {
+bool always_in_headline(const std::string& metric) {
+    return metric == "read_mb_per_s" || metric == "requests";
+}
+
+/// Cases of whose metrics this one says most.
+std::vector<std::string> headline_cases(const Section& section, const std::vector<SectionMetric>& metrics,
+                                        std::size_t which) {
+    const auto has = [&](const std::string& test, const SectionMetric& metric) {
+        return section.figure(0, test, metric.name) != nullptr;
+    };
     std::vector<std::string> tests;
-    for (const auto& test : section.cases())
-        if (section.figure(0, test, metric) != nullptr) tests.push_back(test);
+    for (const auto& test : section.cases()) {
+        const auto first = std::find_if(metrics.begin(), metrics.end(),
+                                        [&](const SectionMetric& metric) { return has(test, metric); });
+        const bool is_first = first == metrics.begin() + static_cast<std::ptrdiff_t>(which);
+        if (is_first || (always_in_headline(metrics[which].name) && has(test, metrics[which])))
+            tests.push_back(test);
+    }
     return tests;
 }
 
@@ -129,8 +143,10 @@ std::string headline_row(const Section& section, const std::string& what, const 
 
 std::string headline_rows(const Section& section) {
     std::string rows;
-    for (const auto& metric : section.main_metrics(1)) {
-        const auto tests = cases_with(section, metric.name);
+    const auto metrics = section.main_metrics();
+    for (std::size_t which = 0; which < metrics.size(); ++which) {
+        const SectionMetric& metric = metrics[which];
+        const auto tests = headline_cases(section, metrics, which);
         const std::string unit = html(metric.unit);
         if (tests.size() > kMostHeadlineCases) {
             rows += headline_row(section, html(metric.name) + ", " + std::to_string(tests.size()) + " cases",
