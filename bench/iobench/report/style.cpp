@@ -32,7 +32,7 @@ nav ol { margin: .5rem 0; padding-left: 1.5rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .875rem; line-height: 1.35; }
 caption { padding: .25rem 0 .5rem; text-align: left; color: var(--muted); }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 thead th { background: var(--shade); }
 td, td .interval { font-variant-numeric: tabular-nums; }
 td.number, th.number { text-align: right; }
@@ -42,6 +42,8 @@ table.figures thead th:not(:first-child) { min-width: 7rem; }
 table.figures th[scope=row] { min-width: 8rem; font-weight: 500; }
 .interval { color: var(--muted); font-size: .8125rem; white-space: nowrap; }
 .verdict, .note, .ratio { display: block; font-size: .8125rem; color: var(--muted); font-weight: 400; }
+.ratio { font-size: .75rem; white-space: nowrap; }
+.ratio .interval, .ratio .verdict { font-size: inherit; }
 .ratio .verdict { display: inline; margin-left: .5ch; }
 .verdict.faster { color: var(--better); font-weight: 600; }
 .verdict.slower { color: var(--worse); font-weight: 600; }

@@ -53,7 +53,7 @@ std::string median_of(const ResultFigure* figure) {
 std::string outliers_of(const ResultFigure& figure) {
     std::string text;
     for (const std::size_t i : figure.summary.outliers)
-        text += (text.empty() ? "outlier: " : ", ") + number(figure.values.at(i)) + " in run " +
+        text += (text.empty() ? "outlier " : ", ") + number(figure.values.at(i)) + " in run " +
                 std::to_string(i + 1);
     return text;
 }
@@ -68,11 +68,11 @@ std::string figure_of(const Section& section, std::size_t column, const std::str
     if (figure->share_of_peak)
         text +=
             element("span class='note'", number(100 * *figure->share_of_peak) + " % of the device's peak");
-    if (const auto outliers = outliers_of(*figure); !outliers.empty())
-        text += element("span class='note'", outliers);
     const auto row = column == 0 ? std::nullopt : section.against_first(column, test, metric);
     if (row && row->ratio && row->verdict != Verdict::none)
-        text += element("span class='ratio'", "ratio " + ratio_of(row));
+        text += element("span class='ratio'", ratio_of(row));
+    if (const auto outliers = outliers_of(*figure); !outliers.empty())
+        text += element("span class='note'", outliers);
     return text;
 }
 
@@ -212,11 +212,17 @@ std::string figure_row(const Section& section, const std::string& head, const st
     return any ? element("tr", element("th scope='row'", head) + cells) + "\n" : "";
 }
 
+std::string about_ratios(const Section& section) {
+    if (section.columns().size() < 2) return "";
+    const std::string first = html(section.columns().front().label);
+    return "; below each figure the ratio of " + first + " to it, and what that says of " + first;
+}
+
 std::string figure_table(const Section& section, const std::string& caption, const std::string& head,
                          const std::string& rows) {
     return element("div class='scroll'",
                    element("table class='figures'",
-                           element("caption", caption) +
+                           element("caption", caption + about_ratios(section)) +
                                element("thead", element("tr", element("th scope='col'", head) +
                                                                   column_heads(section, ""))) +
                                element("tbody", rows))) +

@@ -133,9 +133,11 @@ std::string number(double value) {
 
 std::string ratio_number(double ratio) {
     const double size = std::fabs(ratio);
-    if (size != 0 && (size < 0.1 || size >= 1e6)) return number(ratio);
     char text[40];
-    std::snprintf(text, sizeof text, "%.*f", size < 10 ? 3 : size < 100 ? 1 : 0, ratio);
+    if (size != 0 && (size < 0.1 || size >= 1e6))
+        std::snprintf(text, sizeof text, "%.3g", ratio);
+    else
+        std::snprintf(text, sizeof text, "%.*f", size < 10 ? 3 : size < 100 ? 1 : 0, ratio);
     return text;
 }
 

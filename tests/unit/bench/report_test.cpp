@@ -72,7 +72,7 @@ TEST(ReportText, WritesNumbersForPeople) {
     EXPECT_EQ(ratio_number(0.9971), "0.997");
     EXPECT_EQ(ratio_number(1), "1.000");
     EXPECT_EQ(ratio_number(14.23), "14.2");
-    EXPECT_EQ(ratio_number(0.07123), "0.07123");
+    EXPECT_EQ(ratio_number(0.07123), "0.0712");
 }
 
 TEST(ReportText, SetsColumns) {
