@@ -3,7 +3,7 @@
 import pytest
 
 
-@pytest.mark.parametrize("subcommand", ["gen", "verify", "run"])
+@pytest.mark.parametrize("subcommand", ["gen", "verify", "run", "compare", "report"])
 def test_help_shows_the_options(iobench, subcommand):
     help_text = iobench(subcommand, "--help").out
     assert subcommand in help_text

@@ -15,8 +15,8 @@ namespace {
 // Pixels. A character of 12 pixels is at most about 7.6 wide on average in the widest of the usual fonts.
 constexpr double kCharacter = 7.6;
 constexpr std::size_t kLongestLabel = 36;
-constexpr int kBarsWidth = 760, kBar = 15, kBetweenGroups = 14, kAxisHeight = 40;
-constexpr int kLinesWidth = 372, kLinesHeight = 250, kLinesLeft = 62;
+constexpr int kBarsWidth = 760, kBar = 15, kBetweenGroups = 14, kAxisHeight = 32;
+constexpr int kLinesWidth = 340, kLinesHeight = 236;
 
 // gnuplot's point types and the same shapes as SVG, around 0, about 2 wide.
 struct Shape {
@@ -57,7 +57,7 @@ std::string axis_range(const Scale& scale) {
 
 std::string beginning(int width, int height) {
     return "set terminal svg noenhanced size " + std::to_string(width) + "," + std::to_string(height) +
-           " font 'sans-serif,12'\nset encoding utf8\nunset key\nset tics nomirror\n"
+           " font 'sans-serif,12'\nset encoding utf8\nunset key\nset tics nomirror scale 0.4\n"
            "set grid lw 0.5\nset style fill solid 1 noborder\nset errorbars 0.6\n";
 }
 
@@ -70,6 +70,12 @@ int left_margin(const std::vector<std::string>& labels) {
     std::size_t longest = 4;
     for (const auto& label : labels) longest = std::max(longest, length(shortened(label, kLongestLabel)));
     return static_cast<int>(static_cast<double>(longest) * kCharacter) + 14;
+}
+
+/// Left of the numbers of a vertical axis.
+int left_margin(const Scale& scale) {
+    const std::size_t digits = std::max({plain(scale.high).size(), plain(scale.low).size(), std::size_t{4}});
+    return static_cast<int>(static_cast<double>(digits) * kCharacter) + 16;
 }
 
 /// A datablock $sN for each series: value, low, high, place, half of the bar's height, value in words.
@@ -98,7 +104,7 @@ std::string bars_script(const Chart& chart) {
     script << "set border 2\nset xrange " << axis_range(chart.scale) << "\nset yrange [" << groups - 0.5
            << ":-0.5]\nset format x '%.10g'\n"
            << (chart.scale.logarithmic ? "set logscale x\n" : "")
-           << "set grid noytics xtics\nset ytics scale 0 (";
+           << "set grid noytics xtics\nset xtics scale 0\nset ytics scale 0 (";
     for (std::size_t i = 0; i < chart.labels.size(); ++i)
         script << (i == 0 ? "" : ", ") << tic(chart.labels[i], static_cast<double>(i));
     script << ")\nset lmargin at screen " << plain(double{1} * left / kBarsWidth)
@@ -129,9 +135,9 @@ std::string bars_script(const Chart& chart) {
 std::string number_tics(const Chart& chart) {
     std::size_t longest = 1;
     for (const auto& label : chart.labels) longest = std::max(longest, length(label));
-    const double room = kLinesWidth - kLinesLeft - 20;
+    const double room = kLinesWidth - left_margin(chart.scale) - 16;
     const double needed =
-        static_cast<double>(longest + 1) * kCharacter * static_cast<double>(chart.labels.size());
+        (static_cast<double>(longest) + 0.6) * kCharacter * static_cast<double>(chart.labels.size());
     const auto step = static_cast<std::size_t>(std::max(1.0, std::ceil(needed / room)));
     std::string text;
     for (std::size_t i = 0; i < chart.labels.size(); i += step)
@@ -146,7 +152,8 @@ std::string lines_script(const Chart& chart) {
            << plain(chart.numbers.back() * 1.3) << "]\nset yrange " << axis_range(chart.scale)
            << "\nset format y '%.10g'\n"
            << (chart.scale.logarithmic ? "set logscale y\n" : "") << "set xtics (" << number_tics(chart)
-           << ")\nset grid noxtics ytics\nset lmargin at screen " << plain(double{kLinesLeft} / kLinesWidth)
+           << ")\nset grid noxtics ytics\nset lmargin at screen "
+           << plain(double{1} * left_margin(chart.scale) / kLinesWidth)
            << "\nset rmargin at screen 0.97\nset bmargin at screen 0.14\nset tmargin at screen 0.96\n";
     std::string plots, before = "plot ";
     for (std::size_t s = 0; s < chart.series.size(); ++s) {

@@ -103,6 +103,13 @@ std::string label(const Side& side, bool with_file) {
     return printable(side.target + (with_file ? " of " + side.result->name : ""));
 }
 
+std::string ratio_of(const Row& row) {
+    if (!row.ratio) return "-";
+    const auto [low, high] = row.ratio->interval;
+    const std::string text = ratio_number(row.ratio->value);
+    return row.runs < 2 ? text : text + " [" + ratio_number(low) + ", " + ratio_number(high) + "]";
+}
+
 void print(const Comparison& comparison) {
     std::printf("A: %s\nB: %s\n%s\n\n", label(comparison.a, !comparison.paired).c_str(),
                 label(comparison.b, !comparison.paired).c_str(),
@@ -110,13 +117,8 @@ void print(const Comparison& comparison) {
     std::vector<std::vector<std::string>> table = {
         {"case", "metric", "unit", "A", "B", "A/B [95 %]", "A is"}};
     for (const auto& row : comparison.rows) {
-        const auto& ratio = row.ratio;
-        const std::string shown = !ratio ? "-"
-                                  : row.runs >= 2
-                                      ? ratio_text(ratio->value, ratio->interval[0], ratio->interval[1])
-                                      : number(ratio->value);
         table.push_back({printable(row.test), printable(row.metric), printable(row.unit), number(row.a),
-                         number(row.b), shown, to_string(row.verdict)});
+                         number(row.b), ratio_of(row), to_string(row.verdict)});
     }
     std::fputs(columns(table, {false, false, false, true, true, true, false}).c_str(), stdout);
     for (const auto& [side, names] : {std::pair{"A", &comparison.only_a}, {"B", &comparison.only_b}})

@@ -251,7 +251,8 @@ std::vector<Dimension> dimensions_of(const std::string& test) {
 
 std::vector<Plot> plots_of(const Section& section) {
     std::vector<Plot> plots;
-    for (const auto& metric : section.main_metrics(kMostPlots)) {
+    for (const auto& metric : section.main_metrics()) {
+        if (plots.size() >= kMostPlots) break;
         auto tests = cases_with(section, metric.name);
         const auto families = ordered_families(tests);
         if (!families.empty()) plots.push_back(lines_plot(section, metric, families));

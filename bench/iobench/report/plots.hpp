@@ -19,7 +19,7 @@ struct Plot {
     std::size_t left_out = 0;  ///< panels beyond kMostPanels
 };
 
-constexpr std::size_t kMostPlots = 4;    ///< of a section
+constexpr std::size_t kMostPlots = 6;    ///< of a section
 constexpr std::size_t kMostPanels = 24;  ///< of a plot
 constexpr std::size_t kMostGroups = 60;  ///< cases in a chart of bars
 
@@ -36,7 +36,7 @@ std::vector<Dimension> dimensions_of(const std::string& test);
 
 /// Lines over a number that the names of cases hold, where at least three cases differ in that number alone:
 /// a panel for each set of such cases, the targets as lines (of one target: one panel, the sets as lines).
-/// Bars for the other cases. At most kMostPlots metrics.
+/// Bars for the other cases. About kMostPlots plots at most.
 std::vector<Plot> plots_of(const Section& section);
 
 }  // namespace tierfs::iobench

@@ -9,10 +9,11 @@ namespace tierfs::iobench {
 
 namespace {
 
-/// What says most about how fast something is, first. Metrics that are not named here come after these, in
-/// the order in which the suite gives them.
-constexpr std::array kTelling = {"au_percent", "samples_per_s", "files_per_s", "mb_per_s",
-                                 "stall_s",    "p99_us",        "requests"};
+/// What says most about how fast something is, first: shares of time, rates, then times.
+constexpr std::array kTelling = {"au_percent",  "samples_per_s", "files_per_s",    "mb_per_s",
+                                 "names_per_s", "ops_per_s",     "write_mb_per_s", "read_mb_per_s",
+                                 "stall_s",     "p99_us",        "requests"};
+constexpr std::size_t kOfUnknown = 2;  // metrics of a suite that has none of these
 
 std::size_t rank_of(const SectionMetric& metric) {
     return static_cast<std::size_t>(std::find(kTelling.begin(), kTelling.end(), metric.name) -
@@ -86,14 +87,17 @@ std::optional<Row> Section::against_first(std::size_t column, const std::string&
     return compare_figures(*one, *other, columns_[0].side.result == columns_[column].side.result);
 }
 
-std::vector<SectionMetric> Section::main_metrics(std::size_t limit) const {
-    std::vector<SectionMetric> chosen;
+std::vector<SectionMetric> Section::main_metrics() const {
+    std::vector<SectionMetric> judged, telling;
     for (const auto& metric : metrics_)
-        if (metric.better != Better::neither) chosen.push_back(metric);
-    std::stable_sort(chosen.begin(), chosen.end(),
-                     [](const auto& a, const auto& b) { return rank_of(a) < rank_of(b); });
-    if (chosen.size() > limit) chosen.resize(limit);
-    return chosen;
+        if (metric.better != Better::neither) judged.push_back(metric);
+    for (const auto& metric : judged)
+        if (rank_of(metric) < kTelling.size()) telling.push_back(metric);
+    std::sort(telling.begin(), telling.end(),
+              [](const auto& a, const auto& b) { return rank_of(a) < rank_of(b); });
+    if (!telling.empty()) return telling;
+    if (judged.size() > kOfUnknown) judged.resize(kOfUnknown);
+    return judged;
 }
 
 std::vector<Section> sections_of(const std::vector<NamedResult>& results) {

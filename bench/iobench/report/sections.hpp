@@ -45,9 +45,8 @@ class Section {
     [[nodiscard]] std::optional<Row> against_first(std::size_t column, const std::string& test,
                                                    const std::string& metric) const;
 
-    /// Metrics worth a plot, the one that says most first: at most `limit` of those of which more or less is
-    /// better.
-    [[nodiscard]] std::vector<SectionMetric> main_metrics(std::size_t limit) const;
+    /// Metrics worth a plot, the one that says most first; of none of them are more and less alike.
+    [[nodiscard]] std::vector<SectionMetric> main_metrics() const;
 
   private:
     void add_figures(std::size_t column);

@@ -32,21 +32,25 @@ nav ol { margin: .5rem 0; padding-left: 1.5rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .875rem; line-height: 1.35; }
 caption { padding: .25rem 0 .5rem; text-align: left; color: var(--muted); }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 thead th { background: var(--shade); }
 td, td .interval { font-variant-numeric: tabular-nums; }
 td.number, th.number { text-align: right; }
 table.figures td { overflow-wrap: normal; }
-table.figures td.number { white-space: nowrap; }
+table.figures { margin-bottom: 1rem; }
+table.figures thead th:not(:first-child) { min-width: 7rem; }
 table.figures th[scope=row] { min-width: 8rem; font-weight: 500; }
-.interval { color: var(--muted); font-size: .8125rem; }
-.verdict { display: block; font-size: .8125rem; color: var(--muted); }
-.faster { color: var(--better); font-weight: 600; }
-.slower { color: var(--worse); font-weight: 600; }
+.interval { color: var(--muted); font-size: .8125rem; white-space: nowrap; }
+.verdict, .note, .ratio { display: block; font-size: .8125rem; color: var(--muted); font-weight: 400; }
+.ratio { font-size: .75rem; white-space: nowrap; }
+.ratio .interval, .ratio .verdict { font-size: inherit; }
+.ratio .verdict { display: inline; margin-left: .5ch; }
+.verdict.faster { color: var(--better); font-weight: 600; }
+.verdict.slower { color: var(--worse); font-weight: 600; }
 figure { margin: 1rem 0 1.75rem; }
 figcaption { margin-bottom: .35rem; font-weight: 600; }
-.panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: .75rem 1rem; }
-.panels figure { margin: 0; max-width: 30rem; }
+.panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); gap: .75rem 1rem; }
+.panels figure { margin: 0; max-width: 27rem; }
 .panels figcaption { font-weight: 500; font-size: .875rem; }
 figure svg:not(.swatch) { display: block; width: 100%; height: auto; }
 .bars svg:not(.swatch) { max-width: 54rem; min-width: 36rem; }
@@ -75,8 +79,7 @@ code { font: .8125rem/1.45 ui-monospace, "DejaVu Sans Mono", monospace; overflow
   .panels { grid-template-columns: 1fr 1fr; }
   table { font-size: 7.5pt; width: 100%; }
   th, td { padding: .15rem .35rem; }
-  table.figures td.number { white-space: normal; }
-  .interval, .verdict { font-size: 7pt; }
+  .interval, .verdict, .note, .ratio { font-size: 7pt; }
   h2, h3, figcaption, caption { break-after: avoid; }
   figure, tr, .warnings { break-inside: avoid; }
   .bars { break-inside: auto; }

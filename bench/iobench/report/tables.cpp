@@ -18,8 +18,8 @@ std::string cell(const std::string& content) {
     return element("td class='number'", content);
 }
 
-std::string interval(const Interval& ends) {
-    return " " + element("span class='interval'", "[" + number(ends[0]) + ", " + number(ends[1]) + "]");
+std::string interval(const std::string& low, const std::string& high) {
+    return " " + element("span class='interval'", "[" + low + ", " + high + "]");
 }
 
 std::string class_of(Verdict verdict) {
@@ -36,30 +36,30 @@ std::string ratio_of(const std::optional<Row>& row) {
     if (!row) return "";
     std::string text;
     if (row->ratio) {
+        text = ratio_number(row->ratio->value);
         const auto [low, high] = row->ratio->interval;
-        const std::string shown = ratio_text(row->ratio->value, low, high);
-        const std::size_t blank = shown.find(' ');
-        text = shown.substr(0, blank);
-        if (row->runs >= 2) text += " " + element("span class='interval'", shown.substr(blank + 1));
+        if (row->runs >= 2) text += interval(ratio_number(low), ratio_number(high));
     }
     return text + verdict_line(row->verdict == Verdict::none ? "" : to_string(row->verdict), row->verdict);
 }
 
 std::string median_of(const ResultFigure* figure) {
     if (figure == nullptr) return "";
-    return number(figure->summary.median) + (figure->values.size() < 2 ? "" : interval(figure->summary.ci95));
+    const auto [low, high] = figure->summary.ci95;
+    return number(figure->summary.median) +
+           (figure->values.size() < 2 ? "" : interval(number(low), number(high)));
 }
 
 std::string outliers_of(const ResultFigure& figure) {
     std::string text;
     for (const std::size_t i : figure.summary.outliers)
-        text += (text.empty() ? "outlier: " : ", ") + number(figure.values.at(i)) + " in run " +
+        text += (text.empty() ? "outlier " : ", ") + number(figure.values.at(i)) + " in run " +
                 std::to_string(i + 1);
     return text;
 }
 
-/// A figure in full: median, interval, share of the device's peak, outliers, and the ratio to the first
-/// column.
+/// A figure in full: median, interval, share of the device's peak, outliers, and the first column's ratio to
+/// it.
 std::string figure_of(const Section& section, std::size_t column, const std::string& test,
                       const std::string& metric) {
     const ResultFigure* figure = section.figure(column, test, metric);
@@ -67,21 +67,20 @@ std::string figure_of(const Section& section, std::size_t column, const std::str
     std::string text = median_of(figure);
     if (figure->share_of_peak)
         text +=
-            element("span class='verdict'", number(100 * *figure->share_of_peak) + " % of the device's peak");
+            element("span class='note'", number(100 * *figure->share_of_peak) + " % of the device's peak");
+    const auto row = column == 0 ? std::nullopt : section.against_first(column, test, metric);
+    if (row && row->ratio && row->verdict != Verdict::none)
+        text += element("span class='ratio'", ratio_of(row));
     if (const auto outliers = outliers_of(*figure); !outliers.empty())
-        text += element("span class='verdict'", outliers);
+        text += element("span class='note'", outliers);
     return text;
 }
 
-std::string column_heads(const Section& section, bool with_ratios) {
+std::string column_heads(const Section& section, const std::string& before_others) {
     std::string heads;
-    const auto& columns = section.columns();
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-        if (with_ratios || i == 0) heads += element("th scope='col' class='number'", html(columns[i].label));
-        if (i > 0)
-            heads += element("th scope='col' class='number'",
-                             html(columns[0].label) + " / " + html(columns[i].label));
-    }
+    for (const auto& column : section.columns())
+        heads += element("th scope='col' class='number'",
+                         (heads.empty() ? "" : before_others) + html(column.label));
     return heads;
 }
 
@@ -106,17 +105,31 @@ std::string summed_up(const Section& section, std::size_t column, const SectionM
     if (compared == 0) return "";
     std::string text;
     if (ratios > 0)
-        text = number(std::exp(logarithms / static_cast<double>(ratios))) + " " +
-               element("span class='interval'", "from " + number(least) + " to " + number(most));
+        text = ratio_number(std::exp(logarithms / static_cast<double>(ratios))) + " " +
+               element("span class='interval'", "from " + ratio_number(least) + " to " + ratio_number(most));
     const std::string of = " of " + std::to_string(compared);
     return text + verdict_line(std::to_string(faster) + of + " faster", Verdict::none) +
            verdict_line(std::to_string(slower) + of + " slower", Verdict::none);
 }
 
-std::vector<std::string> cases_with(const Section& section, const std::string& metric) {
+bool always_in_headline(const std::string& metric) {
+    return metric == "read_mb_per_s" || metric == "requests";
+}
+
+/// Cases of whose metrics this one says most.
+std::vector<std::string> headline_cases(const Section& section, const std::vector<SectionMetric>& metrics,
+                                        std::size_t which) {
+    const auto has = [&](const std::string& test, const SectionMetric& metric) {
+        return section.figure(0, test, metric.name) != nullptr;
+    };
     std::vector<std::string> tests;
-    for (const auto& test : section.cases())
-        if (section.figure(0, test, metric) != nullptr) tests.push_back(test);
+    for (const auto& test : section.cases()) {
+        const auto first = std::find_if(metrics.begin(), metrics.end(),
+                                        [&](const SectionMetric& metric) { return has(test, metric); });
+        const bool is_first = first == metrics.begin() + static_cast<std::ptrdiff_t>(which);
+        if (is_first || (always_in_headline(metrics[which].name) && has(test, metrics[which])))
+            tests.push_back(test);
+    }
     return tests;
 }
 
@@ -129,8 +142,10 @@ std::string headline_row(const Section& section, const std::string& what, const 
 
 std::string headline_rows(const Section& section) {
     std::string rows;
-    for (const auto& metric : section.main_metrics(1)) {
-        const auto tests = cases_with(section, metric.name);
+    const auto metrics = section.main_metrics();
+    for (std::size_t which = 0; which < metrics.size(); ++which) {
+        const SectionMetric& metric = metrics[which];
+        const auto tests = headline_cases(section, metrics, which);
         const std::string unit = html(metric.unit);
         if (tests.size() > kMostHeadlineCases) {
             rows += headline_row(section, html(metric.name) + ", " + std::to_string(tests.size()) + " cases",
@@ -173,32 +188,45 @@ std::string headline_table(const std::vector<const Section*>& sections) {
                            element("caption", caption) +
                                element("thead", element("tr", element("th scope='col'", "suite") +
                                                                   element("th scope='col'", "case, metric") +
-                                                                  column_heads(first, false))) +
+                                                                  column_heads(first, name + " / "))) +
                                element("tbody", rows)));
 }
 
-std::string metric_table(const Section& section, const SectionMetric& metric) {
-    std::string rows;
-    for (const auto& test : section.cases()) {
-        std::string cells;
-        bool any = false;
-        for (std::size_t column = 0; column < section.columns().size(); ++column) {
-            any = any || section.figure(column, test, metric.name) != nullptr;
-            cells += cell(figure_of(section, column, test, metric.name));
-            if (column > 0) cells += cell(ratio_of(section.against_first(column, test, metric.name)));
-        }
-        if (any) rows += element("tr", element("th scope='row'", html(test)) + cells) + "\n";
-    }
+std::string words_for(const SectionMetric& metric) {
     const std::string better = metric.better == Better::higher  ? ", more is better"
                                : metric.better == Better::lower ? ", less is better"
                                                                 : "";
-    const std::string unit = metric.unit == metric.name ? "" : " in " + html(metric.unit);
+    return (metric.unit == metric.name ? "" : " in " + html(metric.unit)) + better;
+}
+
+/// Empty when no column has the figure.
+std::string figure_row(const Section& section, const std::string& head, const std::string& test,
+                       const std::string& metric) {
+    std::string cells;
+    bool any = false;
+    for (std::size_t column = 0; column < section.columns().size(); ++column) {
+        const std::string content = figure_of(section, column, test, metric);
+        any = any || !content.empty();
+        cells += cell(content);
+    }
+    return any ? element("tr", element("th scope='row'", head) + cells) + "\n" : "";
+}
+
+std::string about_ratios(const Section& section) {
+    if (section.columns().size() < 2) return "";
+    const std::string first = html(section.columns().front().label);
+    return "; below each figure the ratio of " + first + " to it, and what that says of " + first;
+}
+
+std::string figure_table(const Section& section, const std::string& caption, const std::string& head,
+                         const std::string& rows) {
     return element("div class='scroll'",
                    element("table class='figures'",
-                           element("caption", element("b", html(metric.name)) + unit + better) +
-                               element("thead", element("tr", element("th scope='col'", "case") +
-                                                                  column_heads(section, true))) +
-                               element("tbody", rows)));
+                           element("caption", caption + about_ratios(section)) +
+                               element("thead", element("tr", element("th scope='col'", head) +
+                                                                  column_heads(section, ""))) +
+                               element("tbody", rows))) +
+           "\n";
 }
 
 }  // namespace
@@ -231,9 +259,17 @@ std::string headline_tables(const std::vector<Section>& sections) {
 }
 
 std::string figure_tables(const Section& section) {
-    std::string tables;
-    for (const auto& metric : section.metrics()) tables += metric_table(section, metric) + "\n";
-    return tables;
+    std::string tables, rows;
+    const bool one_case = section.cases().size() == 1;
+    for (const auto& metric : section.metrics()) {
+        const std::string words = words_for(metric), name = html(metric.name);
+        if (!one_case) rows.clear();
+        for (const auto& test : section.cases())
+            rows += figure_row(section, one_case ? name + element("span class='note'", words) : html(test),
+                               test, metric.name);
+        if (!one_case) tables += figure_table(section, element("b", name) + words, "case", rows);
+    }
+    return one_case ? figure_table(section, "case " + html(section.cases().front()), "metric", rows) : tables;
 }
 
 }  // namespace tierfs::iobench

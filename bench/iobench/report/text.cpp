@@ -131,11 +131,14 @@ std::string number(double value) {
     return shown;
 }
 
-std::string ratio_text(double ratio, double low, double high) {
-    char text[400];
-    std::snprintf(text, sizeof text, "%.2f [%.2f, %.2f]", ratio, low, high);
-    if (ratio >= 0.1 && high < 1e6) return text;
-    return number(ratio) + " [" + number(low) + ", " + number(high) + "]";
+std::string ratio_number(double ratio) {
+    const double size = std::fabs(ratio);
+    char text[40];
+    if (size != 0 && (size < 0.1 || size >= 1e6))
+        std::snprintf(text, sizeof text, "%.3g", ratio);
+    else
+        std::snprintf(text, sizeof text, "%.*f", size < 10 ? 3 : size < 100 ? 1 : 0, ratio);
+    return text;
 }
 
 std::string columns(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& right) {

@@ -35,8 +35,9 @@ std::size_t length(std::string_view text);
 /// Four digits that count, more before the point: "0.01234", "12.34", "123456".
 std::string number(double value);
 
-/// "0.87 [0.81, 0.93]".
-std::string ratio_text(double ratio, double low, double high);
+/// A ratio with as many digits as say something, and enough to tell it from 1: "0.0712", "0.997", "2.433",
+/// "14.2".
+std::string ratio_number(double ratio);
 
 /// Columns, divided by two blanks, of rows that all have as many cells as the first. Columns whose `right` is
 /// set are set flush right.

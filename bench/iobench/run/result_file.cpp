@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kFormat = "iobench";
 constexpr std::uint64_t kVersion = 1;
 constexpr std::uint64_t kLargest = 256ULL << 20;
+constexpr int kDeepest = 64;
 constexpr std::array<const char*, 3> kBetter = {"higher", "lower", "neither"};  // in the order of Better
 
 template <typename T>
@@ -351,7 +352,13 @@ Result<ResultFile> read_result(const std::string& path) {
     if (!n) return fail(n.error());
     text.resize(*n);
     try {
-        return from_json(Json::parse(text), path);
+        bool deep = false;  // copying and writing need stack for each level
+        const auto json = Json::parse(text, [&](int depth, Json::parse_event_t, const Json&) {
+            deep = deep || depth > kDeepest;
+            return !deep;
+        });
+        if (deep) return fail(EINVAL, path + ": is nested too deeply: no result of iobench run");
+        return from_json(json, path);
     } catch (const nlohmann::json::exception& error) {
         return fail(EINVAL, path + ": is not JSON: " + error.what());
     }
