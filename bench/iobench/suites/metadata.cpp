@@ -364,9 +364,12 @@ class MetadataKind : public SuiteKind {
         auto tree = find_names(options.path);
         if (!tree) return fail(tree.error());
         if (tree->files.empty()) return fail(ENOENT, options.path + ": no file in it");
-        // Said now, not after the reading cases, which may have taken an hour.
-        if (choice_.write && ::access(options.path.c_str(), W_OK) != 0)
-            return fail(system_error(errno, options.path + ": cannot be written, leave --write out"));
+        if (choice_.write) {
+            // Said now, not after the reading cases, which may have taken an hour.
+            auto trial = Scratch::make(options.path);
+            auto tried = trial ? trial->remove() : Result<void>(fail(trial.error()));
+            if (!tried) return fail(tried.error().within("--write"));
+        }
         return std::make_unique<Metadata>(options, choice_, std::move(*tree));
     }
 
