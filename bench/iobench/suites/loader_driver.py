@@ -64,9 +64,12 @@ def call(function, name, path, workers):
     """function(path, num_workers) under whatever names, or one that has a parameter num_workers and needs no path."""
     parameters = inspect.signature(function).parameters
     takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-    needed = [key for key, one in parameters.items() if one.default is one.empty and key != "num_workers"
+    by_name = takes_all or any(key == "num_workers" and one.kind is not one.POSITIONAL_ONLY
+                               for key, one in parameters.items())
+    needed = [key for key, one in parameters.items() if one.default is one.empty
+              and not (by_name and key == "num_workers")
               and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    if "num_workers" in parameters or takes_all:
+    if by_name:
         if len(needed) <= 1:
             key = needed[0] if needed else "path"
             if needed and parameters[key].kind is parameters[key].POSITIONAL_ONLY:

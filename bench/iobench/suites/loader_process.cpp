@@ -119,6 +119,7 @@ class Driver {
             if (now_ns() >= deadline_ns_) return fail(ETIMEDOUT, late());
             const bool dead = has_ended();
             const bool got = collect(200);
+            if (interrupted_) return fail(EINTR, where() + ": interrupted");
             if (dead && !got) return fail(EIO, died());
         }
     }
@@ -133,7 +134,9 @@ class Driver {
     /// Reads what there is, waiting for it a while; false: nothing came.
     bool collect(int milliseconds) {
         pollfd polled[2] = {{results_.out.get(), POLLIN, 0}, {output_.out.get(), POLLIN, 0}};
-        if (poll(polled, 2, milliseconds) <= 0) return false;
+        const int ready = poll(polled, 2, milliseconds);
+        interrupted_ = ready < 0 && errno == EINTR;
+        if (ready <= 0) return false;
         char bytes[65536];
         bool got = false;
         for (int i = 0; i < 2; ++i) {
@@ -179,6 +182,7 @@ class Driver {
     const std::uint64_t deadline_ns_;
     Pipe results_, output_, go_;
     pid_t child_ = -1;
+    bool interrupted_ = false;
     std::string phase_ = "starting Python", lines_, printed_;
 };
 

@@ -154,6 +154,7 @@ TEST_F(LoaderTest, FunctionMayHaveAnyOfTheseSignatures) {
     EXPECT_TRUE(run("def make(*, num_workers, batch=3)" + body));
     EXPECT_TRUE(run("def make(root, num_workers=4)" + body));
     EXPECT_TRUE(run("def make(root, /, num_workers=4)" + body));
+    EXPECT_TRUE(run("def make(path, num_workers, /)" + body));
     EXPECT_TRUE(run("def make(num_workers, path)" + body));
     EXPECT_TRUE(run("def make(**given): return [given['path'], given['num_workers']] * 9\n"));
     EXPECT_TRUE(run("def make(a, b): assert (a, b) == ('" + root_ + "', 0); return range(9)\n"));
