@@ -58,15 +58,15 @@ class Driver {
         if (child_ == 0) become_python(argument);
         setpgid(child_, child_);  // by both: whoever is first
         results_.in.close();
-        output_.in.close();
-        go_.out.close();
+        output_.in.close();  // go_.out stays open: a Python that is gone must not make us die of SIGPIPE
     }
 
     /// The whole process group, before its number could become another's.
     ~Driver() {
         kill(-child_, SIGKILL);
         kill(child_, SIGKILL);
-        waitpid(child_, nullptr, 0);
+        while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
+        }
     }
     Driver(const Driver&) = delete;
     Driver& operator=(const Driver&) = delete;

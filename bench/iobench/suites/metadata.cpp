@@ -88,8 +88,12 @@ constexpr std::array kWriting = {"create", "rename", "unlink", "mkdir", "rmdir"}
 
 class Metadata : public Suite {
   public:
-    Metadata(const RunOptions& options, const Choice& choice, NameTree tree)
-        : options_(options), choice_(choice), tree_(std::move(tree)), content_(choice.write_size) {
+    Metadata(const RunOptions& options, const Choice& choice, NameTree tree, std::unique_ptr<Scratch> scratch)
+        : options_(options),
+          choice_(choice),
+          tree_(std::move(tree)),
+          scratch_(std::move(scratch)),
+          content_(choice.write_size) {
         random_bytes(1, 0, content_);
     }
 
@@ -234,12 +238,12 @@ class Metadata : public Suite {
 
     /// The writing cases. What they need is made before the time that is measured, and everything is removed.
     Result<Metrics> in_scratch(const std::string& name) {
-        auto scratch = Scratch::make(options_.path);
-        if (!scratch) return fail(scratch.error());
-        const OwnNames own{scratch->path()};
-        if (auto made = prepare(own, name); !made) return fail(made.error());
-        auto metrics = repeated(choice_.write_names * options_.processes, writing(name, own));
-        if (auto removed = scratch->remove(); metrics && !removed) return fail(removed.error());
+        if (auto made = scratch_->make(); !made) return fail(made.error());
+        const OwnNames own{scratch_->path()};
+        const auto prepared = prepare(own, name);
+        auto metrics = prepared ? repeated(choice_.write_names * options_.processes, writing(name, own))
+                                : Result<Metrics>(fail(prepared.error()));
+        if (auto removed = scratch_->remove(); metrics && !removed) return fail(removed.error());
         return metrics;
     }
 
@@ -317,6 +321,7 @@ class Metadata : public Suite {
     const RunOptions options_;
     const Choice choice_;
     const NameTree tree_;
+    const std::unique_ptr<Scratch> scratch_;  // none: nothing is written
     std::vector<std::byte> content_;
 };
 
@@ -324,17 +329,16 @@ class MetadataKind : public SuiteKind {
   public:
     [[nodiscard]] std::string name() const override { return "metadata"; }
     [[nodiscard]] std::string help() const override {
-        return "Names and attributes, no content. One process, all directories below --path: list (readdir), "
-               "stat (all names of a directory, then lstat of each, as ls -l), find (walks the tree anew, "
-               "lstat "
-               "of each name as it is seen, as find -size). By --processes, in shuffled order: lookup (lstat "
-               "of "
-               "each file by its path), open (open and close), negative (lstat of names that do not exist). "
-               "With --write also, each process in a directory of its own below --path that is removed "
-               "afterwards: create, rename, unlink, mkdir, rmdir. names_per_s, ops_per_s: from the first "
-               "process's start to the last one's end. p50_us, p99_us: of one operation. first_entry_ms: the "
-               "longest time of any directory from opendir to its first name. The walk that finds the names "
-               "leaves them in the kernel's caches: --drop-caches all measures without those.";
+        return "Names and attributes, no content. One process, all directories below --path: list "
+               "(readdir), stat (all names of a directory, then lstat of each, as ls -l), find (walks "
+               "the tree anew, lstat of each name as it is seen, as find -size). By --processes, in "
+               "shuffled order: lookup (lstat of each file by its path), open (open and close), "
+               "negative (lstat of names that do not exist). With --write also, each process in a "
+               "directory of its own below --path that is removed afterwards: create, rename, unlink, "
+               "mkdir, rmdir. names_per_s, ops_per_s: from the first process's start to the last one's "
+               "end. p50_us, p99_us: of one operation. first_entry_ms: the longest time of any "
+               "directory from opendir to its first name. The walk that finds the names leaves them in "
+               "the kernel's caches: --drop-caches all measures without those.";
     }
     void add_options(CLI::App& app) override {
         app.add_option("--names", choice_.names,
@@ -364,13 +368,14 @@ class MetadataKind : public SuiteKind {
         auto tree = find_names(options.path);
         if (!tree) return fail(tree.error());
         if (tree->files.empty()) return fail(ENOENT, options.path + ": no file in it");
+        std::unique_ptr<Scratch> scratch;
         if (choice_.write) {
             // Said now, not after the reading cases, which may have taken an hour.
-            auto trial = Scratch::make(options.path);
-            auto tried = trial ? trial->remove() : Result<void>(fail(trial.error()));
-            if (!tried) return fail(tried.error().within("--write"));
+            auto reserved = Scratch::reserve(options.path);
+            if (!reserved) return fail(reserved.error().within("--write"));
+            scratch = std::move(*reserved);
         }
-        return std::make_unique<Metadata>(options, choice_, std::move(*tree));
+        return std::make_unique<Metadata>(options, choice_, std::move(*tree), std::move(scratch));
     }
 
   private:

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -57,24 +58,35 @@ Result<NameTree> find_names(const std::string& directory) {
     return tree;
 }
 
-Result<Scratch> Scratch::make(const std::string& parent) {
+Scratch::Scratch(std::string path) : path_(std::move(path)), owner_(::getpid()) {}
+
+Result<std::unique_ptr<Scratch>> Scratch::reserve(const std::string& parent) {
     std::string path = parent + "/iobench-scratch-XXXXXX";
     if (::mkdtemp(path.data()) == nullptr)
         return fail(system_error(errno, parent + ": no directory can be made in it"));
-    return Scratch(path);
+    if (::rmdir(path.c_str()) != 0)
+        return fail(system_error(errno, path + ": left behind, cannot be removed"));
+    return std::unique_ptr<Scratch>(new Scratch(path));
+}
+
+Result<void> Scratch::make() {
+    if (::mkdir(path_.c_str(), 0700) != 0) return fail(system_error(errno, path_));
+    made_[0] = true;
+    return {};
 }
 
 Scratch::~Scratch() {
+    if (owner_ != ::getpid()) return;
     if (const auto removed = remove(); !removed)
         std::fprintf(stderr, "iobench: %s\n", removed.error().message.c_str());
 }
 
 Result<void> Scratch::remove() {
-    if (path_.empty()) return {};
-    const std::string path = std::exchange(path_, {});
+    if (!made_[0]) return {};
     std::error_code error;
-    std::filesystem::remove_all(path, error);  // follows no symbolic link
-    if (error) return fail(error.value(), path + ": left behind, cannot be removed: " + error.message());
+    std::filesystem::remove_all(path_, error);  // follows no symbolic link
+    if (error) return fail(error.value(), path_ + ": left behind, cannot be removed: " + error.message());
+    made_[0] = false;
     return {};
 }
 

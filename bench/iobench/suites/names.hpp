@@ -6,10 +6,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "bench/iobench/run/workers.hpp"
 #include "config/result.hpp"
 
 namespace tierfs::iobench {
@@ -30,26 +31,32 @@ Result<void> for_each_name(const std::string& directory, const NameSink& sink);
 /// Walks `directory`. Fails where a part of it cannot be listed.
 Result<NameTree> find_names(const std::string& directory);
 
-/// A directory of our own below another one, removed with all that is in it: by `remove`, which tells what
-/// went wrong, or else by the destructor, which can only complain. Whoever works in it has to have ended by
-/// then. Not copied: one owner.
+/// The name of a directory of our own below another one, and the directory while somebody works in it. It is
+/// made and removed in a child, which may be killed on the way: the process that has the object, and it
+/// alone, removes in the destructor what is left. Whoever works in it has to have ended by then.
 class Scratch {
   public:
-    /// Makes PARENT/iobench-scratch-XXXXXX, mode 0700.
-    static Result<Scratch> make(const std::string& parent);
+    /// Finds a free name, PARENT/iobench-scratch-XXXXXX, by making such a directory; it is removed again,
+    /// since it would be one of the names that are measured. So a directory that takes none is known early.
+    static Result<std::unique_ptr<Scratch>> reserve(const std::string& parent);
 
     ~Scratch();
-    Scratch(Scratch&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-    Scratch& operator=(Scratch&&) = delete;
     Scratch(const Scratch&) = delete;
     Scratch& operator=(const Scratch&) = delete;
 
     [[nodiscard]] const std::string& path() const { return path_; }
+
+    /// Mode 0700. EEXIST when another has it: then nothing of it is ever removed.
+    Result<void> make();
+
+    /// With all that is in it.
     Result<void> remove();
 
   private:
-    explicit Scratch(std::string path) : path_(std::move(path)) {}
-    std::string path_;  // empty: removed
+    explicit Scratch(std::string path);
+    const std::string path_;
+    const pid_t owner_;
+    Shared<bool> made_{1};
 };
 
 }  // namespace tierfs::iobench

@@ -221,16 +221,35 @@ TEST_F(MetadataTest, WhatCannotBeMeasuredIsRefused) {
     EXPECT_NE(empty.error().message.find("no file in it"), std::string::npos);
 }
 
-TEST_F(MetadataTest, ScratchOfAFailureIsRemoved) {
+TEST_F(MetadataTest, ScratchIsRemovedByItsOwnerAlone) {
+    const auto names = [&] { return find_names(options_.path).value().names; };
     {
-        const auto scratch = Scratch::make(options_.path);
+        const auto scratch = Scratch::reserve(options_.path);
         ASSERT_TRUE(scratch);
-        fs::create_directories(scratch->path() + "/a/b");
-        fs::create_directory_symlink(options_.path, scratch->path() + "/a/link");
+        EXPECT_EQ(names(), 27U) << "it is not there before it is needed";
+        Workers child(1, [&](unsigned) -> Result<void> {
+            auto made = (*scratch)->make();
+            fs::create_directories((*scratch)->path() + "/a/b");
+            fs::create_directory_symlink(options_.path, (*scratch)->path() + "/a/link");
+            _exit(made ? 0 : 1);  // killed, or ended without a word
+        });
+        child.release();
+        ASSERT_TRUE(child.wait());
+        EXPECT_EQ(names(), 31U);
     }
-    const auto names = find_names(options_.path);
-    ASSERT_TRUE(names);
-    EXPECT_EQ(names->names, 27U) << "all of it, and nothing that a link in it leads to";
+    EXPECT_EQ(names(), 27U) << "all of it, and nothing that a link in it leads to";
+}
+
+TEST_F(MetadataTest, ADirectoryThatIsAnothersIsNotRemoved) {
+    std::string path;
+    {
+        const auto scratch = Scratch::reserve(options_.path);
+        ASSERT_TRUE(scratch);
+        path = (*scratch)->path();
+        fs::create_directory(path);
+        EXPECT_FALSE((*scratch)->make());
+    }
+    EXPECT_TRUE(fs::exists(path));
 }
 
 }  // namespace
