@@ -38,7 +38,8 @@ class LoaderTest : public testing::Test {
         kind_ = loader_kind();
         CLI::App app;
         kind_->add_options(app);
-        words.insert(words.begin(), {"--loader", root_ + "/user.py:make"});
+        if (std::find(words.begin(), words.end(), "--loader") == words.end())
+            words.insert(words.begin(), {"--loader", root_ + "/user.py:make"});
         if (std::find(words.begin(), words.end(), "--batches") == words.end())
             words.insert(words.end(), {"--batches", "5"});
         std::reverse(words.begin(), words.end());  // as CLI11 takes them
