@@ -7,6 +7,8 @@ std::vector<std::unique_ptr<SuiteKind>> suite_kinds() {
     kinds.push_back(seqrand_kind());
     kinds.push_back(smallfiles_kind());
     kinds.push_back(epoch_kind());
+    kinds.push_back(metadata_kind());
+    kinds.push_back(loader_kind());
     return kinds;
 }
 

@@ -91,5 +91,7 @@ std::vector<std::unique_ptr<SuiteKind>> suite_kinds();
 std::unique_ptr<SuiteKind> seqrand_kind();
 std::unique_ptr<SuiteKind> smallfiles_kind();
 std::unique_ptr<SuiteKind> epoch_kind();
+std::unique_ptr<SuiteKind> metadata_kind();
+std::unique_ptr<SuiteKind> loader_kind();
 
 }  // namespace tierfs::iobench
