@@ -1,4 +1,3 @@
-#include <semaphore.h>
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
@@ -6,7 +5,7 @@
 #include <numeric>
 
 #include "bench/iobench/data/manifest.hpp"
-#include "bench/iobench/run/workers.hpp"
+#include "bench/iobench/run/gate.hpp"
 #include "bench/iobench/suites/seqrand_reader.hpp"
 #include "bench/iobench/suites/suites.hpp"
 
@@ -21,49 +20,6 @@ struct Choice {
     std::uint64_t bytes = 0;     ///< of all readers together; 0: no limit
     std::uint64_t gen_seed = 1;  ///< that iobench gen was given
     bool time_based = false, advise = false;
-};
-
-/// Readers that are made wait here until all are, and caches are dropped. The semaphores are never destroyed:
-/// a killed reader may hold one, and they own nothing outside the mapping.
-class Gate {
-  public:
-    explicit Gate(unsigned readers) : readers_(readers), semaphores_(1) {
-        sem_init(&semaphores_[0].ready, 1, 0);
-        sem_init(&semaphores_[0].go, 1, 0);
-    }
-
-    /// A reader's.
-    void wait() {
-        sem_post(&semaphores_[0].ready);
-        while (sem_wait(&semaphores_[0].go) != 0 && errno == EINTR) {
-        }
-    }
-
-    /// The parent's: waits for all readers; looks after them meanwhile, since a dead one never comes.
-    Result<void> gather(Workers& workers) {
-        for (unsigned come = 0; come < readers_;) {
-            timespec limit{};
-            clock_gettime(CLOCK_REALTIME, &limit);
-            limit.tv_sec += 1;
-            if (sem_timedwait(&semaphores_[0].ready, &limit) == 0) {
-                ++come;
-            } else if (errno != EINTR) {
-                if (auto alive = workers.check(); !alive) return alive;
-            }
-        }
-        return {};
-    }
-
-    void open() {
-        for (unsigned i = 0; i < readers_; ++i) sem_post(&semaphores_[0].go);
-    }
-
-  private:
-    struct Semaphores {
-        sem_t ready, go;
-    };
-    unsigned readers_;
-    Shared<Semaphores> semaphores_;
 };
 
 class SeqRand : public Suite {

@@ -90,5 +90,6 @@ std::vector<std::unique_ptr<SuiteKind>> suite_kinds();
 std::unique_ptr<SuiteKind> seqrand_kind();
 std::unique_ptr<SuiteKind> smallfiles_kind();
 std::unique_ptr<SuiteKind> epoch_kind();
+std::unique_ptr<SuiteKind> checkpoint_kind();
 
 }  // namespace tierfs::iobench
