@@ -127,8 +127,7 @@ class Maker {
     Result<void> make_large(std::uint64_t index) {
         const LargeFile& large = plan_.large[index];
         const std::string path = plan_.directory + "/" + large.name;
-        // by name, so that the number of small files before it does not change it
-        const std::uint64_t seed = derive_seed(plan_.seed, XXH3_64bits(large.name.data(), large.name.size()));
+        const std::uint64_t seed = large_file_seed(plan_.seed, large.name);
         std::string hash;
         const bool kept = holds_large(path, seed, large.size, hash);
         if (!kept) {
@@ -188,6 +187,10 @@ std::string file_path(const DatasetPlan& plan, std::uint64_t index) {
     char text[64];
     std::snprintf(text, sizeof text, "class_%03" PRIu64 "/%08" PRIu64, directory, index + 1);
     return std::string(text) + std::string(extension(plan.kind));
+}
+
+std::uint64_t large_file_seed(std::uint64_t seed, const std::string& name) {
+    return derive_seed(seed, XXH3_64bits(name.data(), name.size()));
 }
 
 Result<DatasetOutcome> make_dataset(const DatasetPlan& plan) {

@@ -37,6 +37,10 @@ struct DatasetOutcome {
 /// "class_003/00000042.jpg": files are numbered from 1 and fill the directories one after another.
 std::string file_path(const DatasetPlan& plan, std::uint64_t index);
 
+/// The seed of the bytes of a large file: random_bytes(large_file_seed(plan.seed, name), 0, …). It belongs to
+/// the name, so that the number of small files beside it does not change it.
+std::uint64_t large_file_seed(std::uint64_t seed, const std::string& name);
+
 /// Writes what is missing or different. The same plan gives the same bytes everywhere, however many threads
 /// there are. Other files in the directory are left alone.
 Result<DatasetOutcome> make_dataset(const DatasetPlan& plan);

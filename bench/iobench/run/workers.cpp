@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -50,7 +51,12 @@ void Workers::run_child(unsigned index, const std::function<Result<void>(unsigne
     char byte = 0;
     while (read(gate_[0], &byte, 1) < 0 && errno == EINTR) {
     }
-    const auto result = work(index);
+    Result<void> result;
+    try {
+        result = work(index);
+    } catch (const std::exception& error) {  // else the child would go on as a second parent
+        result = fail(EIO, "worker " + std::to_string(index) + ": " + error.what());
+    }
     if (!result) {
         reports_[index].code = result.error().code;
         std::snprintf(reports_[index].text, sizeof reports_[index].text, "%s",

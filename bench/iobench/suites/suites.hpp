@@ -93,5 +93,6 @@ std::unique_ptr<SuiteKind> smallfiles_kind();
 std::unique_ptr<SuiteKind> epoch_kind();
 std::unique_ptr<SuiteKind> metadata_kind();
 std::unique_ptr<SuiteKind> loader_kind();
+std::unique_ptr<SuiteKind> checkpoint_kind();
 
 }  // namespace tierfs::iobench
