@@ -8,7 +8,9 @@
 #include "bench/iobench/command.hpp"
 #include "bench/iobench/data/random.hpp"
 #include "bench/iobench/run/statistics.hpp"
+#include "bench/iobench/suites/dataset_rule.hpp"
 #include "bench/iobench/suites/suites.hpp"
+#include "bench/iobench/suites/trainer_options.hpp"
 
 namespace tierfs::iobench {
 
@@ -34,6 +36,7 @@ struct Request {
     unsigned runs = 5;
     std::uint64_t seed = 1;
     RunOptions options;
+    TrainerCommandLine trainer;
     std::vector<std::unique_ptr<SuiteKind>> kinds = suite_kinds();
 
     [[nodiscard]] const SuiteKind& kind() const {
@@ -50,13 +53,8 @@ Json parameters(const Request& request) {
                  {"runs", request.runs},
                  {"seed", request.seed},
                  {"drop_caches", drop->first},
-                 {"verify", !options.manifest.empty()},
-                 {"files", options.samples.files},
-                 {"max_file", options.samples.max_file},
-                 {"list", options.samples.list},
-                 {"batch", options.trainer.batch},
-                 {"prefetch", options.trainer.prefetch},
-                 {"compute_ms", options.trainer.compute_ms}};
+                 {"verify", !options.manifest.empty()}};
+    json.update(request.trainer.parameters(options));
     json.update(request.kind().parameters());
     return json;
 }
@@ -100,7 +98,23 @@ Result<Json> run_case(const Request& request, Suite& suite, std::size_t which, c
     return report;
 }
 
-Result<void> run(const Request& request) {
+/// A preset's defaults, and the rule that keeps its figures from being the page cache's.
+Result<DatasetRule> settle(Request& request) {
+    if (auto applied = request.trainer.apply_preset(request.options); !applied) return fail(applied.error());
+    const bool reads_samples =
+        request.suite == "smallfiles" || request.suite == "epoch" || request.suite == "depth";
+    if (!reads_samples) return DatasetRule{"", "", request.options.drop};
+    auto rule = dataset_rule(request.options);
+    if (!rule) return rule;
+    request.options.drop = rule->drop;
+    std::printf("%s\n", rule->text.c_str());
+    if (!rule->warning.empty()) std::fprintf(stderr, "iobench: warning: %s\n", rule->warning.c_str());
+    return rule;
+}
+
+Result<void> run(Request& request) {
+    const auto rule = settle(request);
+    if (!rule) return fail(rule.error());
     auto suite = request.kind().make(request.options);
     if (!suite) return fail(suite.error());
     Json report = {{"tool", "iobench"},
@@ -109,41 +123,25 @@ Result<void> run(const Request& request) {
                    {"suite", request.suite},
                    {"path", request.options.path},
                    {"parameters", parameters(request)},
+                   {"dataset_rule", rule->text},
+                   {"warnings", Json::array()},
                    {"host", host_facts(request.options.path)},
                    {"cases", Json::array()}};
+    if (!rule->warning.empty()) report["warnings"].push_back(rule->warning);
     const auto cases = (*suite)->cases();
     for (std::size_t which = 0; which < cases.size(); ++which) {
         auto done = run_case(request, **suite, which, cases[which]);
         if (!done) return fail(done.error().within(request.suite));
         report["cases"].push_back(std::move(*done));
+        for (const auto& remark : (*suite)->remarks()) {
+            std::printf("%s\n", remark.c_str());
+            report["warnings"].push_back(remark);
+        }
     }
     if (request.json.empty()) return {};
     const std::string text = report.dump(2) + "\n";
     return write_atomically(request.json, true,
                             [&](const Sink& sink) { return sink(std::as_bytes(std::span(text))); });
-}
-
-void add_shared_options(CLI::App& app, SampleOptions& samples, TrainerOptions& trainer) {
-    app.add_option("--files", samples.files,
-                   "smallfiles, epoch: read at most so many of the shuffled files; 0: all")
-        ->capture_default_str();
-    app.add_option(
-        "--list", samples.list,
-        "smallfiles, epoch: read only the files that this file names, a path below --path a line; no "
-        "directory is then listed");
-    app.add_option("--max-file", samples.max_file, "smallfiles, epoch: leave larger files out; default 4M")
-        ->transform(CLI::AsSizeValue(false))
-        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 30))
-        ->option_text("SIZE");
-    app.add_option("--batch", trainer.batch, "epoch: samples in a batch")
-        ->check(CLI::Range(1U, 1U << 20))
-        ->capture_default_str();
-    app.add_option("--prefetch", trainer.prefetch, "epoch: batches that a worker may be ahead")
-        ->check(CLI::Range(1U, 1000U))
-        ->capture_default_str();
-    app.add_option("--compute", trainer.compute_ms, "epoch: milliseconds of computing for a batch")
-        ->check(CLI::Range(0.0, 3.6e6))
-        ->capture_default_str();
 }
 
 std::string footer(const std::vector<std::unique_ptr<SuiteKind>>& kinds) {
@@ -182,7 +180,7 @@ void add_run(CLI::App& app, int& status) {
         ->option_text("WHAT");
     run_app->add_option("--verify", options.manifest,
                         "check what is read against this manifest of iobench gen");
-    add_shared_options(*run_app, options.samples, options.trainer);
+    request->trainer.add(*run_app, options);
     for (const auto& kind : request->kinds) kind->add_options(*run_app);
     run_app->footer(footer(request->kinds));
     run_app->callback([request, &status] {
