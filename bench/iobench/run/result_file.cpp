@@ -261,7 +261,8 @@ std::string unit_of(const std::string& metric) {
         return what.substr(what.rfind('_') + 1) + "/s";
     }
     if (metric == "seconds") return "s";
-    constexpr std::array<std::pair<const char*, const char*>, 9> kUnits = {{{"_percent", "%"},
+    constexpr std::array<std::pair<const char*, const char*>, 10> kUnits = {{{"_percent", "%"},
+{"_s_per_gib", "s/GiB"},
                                                                             {"_seconds", "s"},
                                                                             {"_s", "s"},
                                                                             {"_ms", "ms"},
