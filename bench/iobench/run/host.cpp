@@ -14,7 +14,8 @@ namespace tierfs::iobench {
 
 namespace {
 
-/// Shared with the children that are forked after the first call: each run drops caches in a process of its own.
+/// Shared with the children that are forked after the first call: each run drops caches in a process of its
+/// own.
 CacheDrops& counted_drops() {
     static Shared<CacheDrops> drops(1);
     return drops[0];

@@ -7,9 +7,9 @@
 
 namespace tierfs::iobench {
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP do not end the process but wait here to be asked for; those that
-/// were ignored when it was made (nohup) stay ignored. For processes with one thread: the signals are blocked
-/// for the calling thread alone. Throws std::system_error.
+/// While it lives, SIGINT, SIGTERM and SIGHUP do not end the process but wait here to be asked for; those
+/// that were ignored when it was made (nohup) stay ignored. For processes with one thread: the signals are
+/// blocked for the calling thread alone. Throws std::system_error.
 class Interruption {
   public:
     Interruption();

@@ -1,5 +1,6 @@
 #include "bench/iobench/run/machine.hpp"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,6 +60,19 @@ std::string content_of(const std::string& path) {
     return text.str();
 }
 
+double own_cpu() {
+    const auto seconds = [](const timeval& time) {
+        return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+    };
+    double total = 0;
+    for (const auto who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+        rusage usage{};
+        getrusage(who, &usage);
+        total += seconds(usage.ru_utime) + seconds(usage.ru_stime);
+    }
+    return total;
+}
+
 std::string percent(double share) {
     return std::to_string(std::lround(100 * share)) + " %";
 }
@@ -77,7 +91,7 @@ struct Users {
     const ProcessTimes* most = nullptr;  ///< that is not ours; with its children
 };
 
-Users users(const MachineState& before, const MachineState& after, const OwnWork& own) {
+Users users(const MachineState& before, const MachineState& after, const std::vector<pid_t>& ours) {
     const auto known = by_key(before.processes);
     Users users;
     double most = 0;
@@ -87,7 +101,8 @@ Users users(const MachineState& before, const MachineState& after, const OwnWork
         if (found != known.end()) used -= found->second->cpu_s + found->second->children_s;
         if (process.kernel) {
             users.kernel_s += used;
-        } else if (used > most && std::find(own.pids.begin(), own.pids.end(), process.pid) == own.pids.end()) {
+        } else if (used > most && process.pid != getpid() &&
+                   std::find(ours.begin(), ours.end(), process.pid) == ours.end()) {
             most = used;
             users.most = &process;
         }
@@ -151,6 +166,7 @@ MachineState look_at_machine() {
     const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
     MachineState state;
     state.own_drops = own_drops();
+    state.own_cpu_s = own_cpu();
     state.drops = parse_vmstat(content_of("/proc/vmstat"));
     state.cpu = parse_stat(content_of("/proc/stat"), ticks);
     std::error_code ignored;
@@ -164,7 +180,7 @@ MachineState look_at_machine() {
 }
 
 std::vector<std::string> disturbances(const MachineState& before, const MachineState& after,
-                                      const OwnWork& own) {
+                                      const OwnDaemons& daemons) {
     std::vector<std::string> found;
     if (before.drops && after.drops) {
         const auto others = [](std::uint64_t before, std::uint64_t after, std::uint64_t ours_before,
@@ -177,8 +193,9 @@ std::vector<std::string> disturbances(const MachineState& before, const MachineS
     }
     if (!before.cpu || !after.cpu) return found;
     const double all = after.cpu->total_s - before.cpu->total_s;
-    const Users who = users(before, after, own);
-    const double others = after.cpu->busy_s - before.cpu->busy_s - own.cpu_s - who.kernel_s;
+    const Users who = users(before, after, daemons.pids);
+    const double others = after.cpu->busy_s - before.cpu->busy_s - who.kernel_s -
+                          (after.own_cpu_s - before.own_cpu_s) - daemons.cpu_s;
     if (others > std::max(kCpuSeconds, kCpuShare * all))
         found.push_back("other programs used " + percent(std::min(1.0, others / all)) + " of the CPUs" +
                         (who.most == nullptr ? ""
@@ -186,7 +203,8 @@ std::vector<std::string> disturbances(const MachineState& before, const MachineS
                                                    std::to_string(who.most->pid) + ")"));
     const double stolen = after.cpu->stolen_s - before.cpu->stolen_s;
     if (stolen > std::max(kCpuSeconds, kCpuShare * all))
-        found.push_back("the hypervisor gave " + percent(std::min(1.0, stolen / all)) + " of the CPUs to others");
+        found.push_back("the hypervisor gave " + percent(std::min(1.0, stolen / all)) +
+                        " of the CPUs to others");
     return found;
 }
 

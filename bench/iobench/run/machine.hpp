@@ -27,10 +27,10 @@ struct CpuTimes {
 struct ProcessTimes {
     pid_t pid = 0;
     std::string name;
-    bool kernel = false;  ///< a thread of the kernel
+    bool kernel = false;        ///< a thread of the kernel
     std::uint64_t started = 0;  ///< ticks since the machine started; with the pid it tells processes apart
-    double cpu_s = 0;       ///< user and system time
-    double children_s = 0;  ///< of children that it has waited for
+    double cpu_s = 0;           ///< user and system time
+    double children_s = 0;      ///< of children that it has waited for
 
     bool operator==(const ProcessTimes&) const = default;
 };
@@ -52,15 +52,16 @@ struct MachineState {
     std::optional<CacheDrops> drops;
     CacheDrops own_drops;
     std::optional<CpuTimes> cpu;
+    double own_cpu_s = 0;  ///< of this process and of children that it has waited for
     std::vector<ProcessTimes> processes;
 };
 
 MachineState look_at_machine();
 
-/// What of the machine's work between two moments was ours.
-struct OwnWork {
-    double cpu_s = 0;            ///< of iobench, the run's processes and the daemons
-    std::vector<pid_t> pids;     ///< those that still live, iobench among them: not to be named as others
+/// Daemons of the targets: they work for us.
+struct OwnDaemons {
+    double cpu_s = 0;
+    std::vector<pid_t> pids;
 };
 
 /// Other programs are told of above this share of all processors' time…
@@ -71,9 +72,9 @@ constexpr double kCpuSeconds = 0.2;
 constexpr double kLoad = 0.5;
 
 /// Sentences, empty when nothing was wrong: "caches were dropped by somebody else", "other programs used 37 %
-/// of the CPUs, most of it by clang (process 123)", "the hypervisor gave 12 % of the CPUs to others". Threads of
-/// the kernel count as nobody's: they do what file systems and loop devices were asked for.
+/// of the CPUs, most of it by clang (process 123)", "the hypervisor gave 12 % of the CPUs to others". Threads
+/// of the kernel count as nobody's: they do what file systems and loop devices were asked for.
 std::vector<std::string> disturbances(const MachineState& before, const MachineState& after,
-                                      const OwnWork& own);
+                                      const OwnDaemons& daemons);
 
 }  // namespace tierfs::iobench

@@ -27,7 +27,8 @@ std::string unescaped(const std::string& text) {
     for (std::size_t i = 0; i < text.size(); ++i) {
         if (text[i] == '\\' && i + 3 < text.size() && is_octal(text[i + 1]) && is_octal(text[i + 2]) &&
             is_octal(text[i + 3])) {
-            out += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
+            out +=
+                static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
             i += 3;
         } else {
             out += text[i];
@@ -54,7 +55,8 @@ std::string joined_options(const std::string& mount, const std::string& file_sys
 std::optional<MountInfo> parse_line(const std::string& line) {
     // ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [MORE…] - TYPE SOURCE SUPER_OPTIONS
     const auto words = split(line, ' ');
-    const auto dash = std::find(words.begin() + std::min<std::ptrdiff_t>(6, std::ssize(words)), words.end(), "-");
+    const auto dash =
+        std::find(words.begin() + std::min<std::ptrdiff_t>(6, std::ssize(words)), words.end(), "-");
     if (words.end() - dash < 3) return std::nullopt;
     return MountInfo{.device = words[2],
                      .point = unescaped(words[4]),

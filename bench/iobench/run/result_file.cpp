@@ -262,15 +262,15 @@ std::string unit_of(const std::string& metric) {
     }
     if (metric == "seconds") return "s";
     constexpr std::array<std::pair<const char*, const char*>, 10> kUnits = {{{"_percent", "%"},
-{"_s_per_gib", "s/GiB"},
-                                                                            {"_seconds", "s"},
-                                                                            {"_s", "s"},
-                                                                            {"_ms", "ms"},
-                                                                            {"_us", "us"},
-                                                                            {"_ns", "ns"},
-                                                                            {"_mb", "MB"},
-                                                                            {"_bytes", "bytes"},
-                                                                            {"_ratio", "ratio"}}};
+                                                                             {"_s_per_gib", "s/GiB"},
+                                                                             {"_seconds", "s"},
+                                                                             {"_s", "s"},
+                                                                             {"_ms", "ms"},
+                                                                             {"_us", "us"},
+                                                                             {"_ns", "ns"},
+                                                                             {"_mb", "MB"},
+                                                                             {"_bytes", "bytes"},
+                                                                             {"_ratio", "ratio"}}};
     for (const auto& [end, unit] : kUnits)
         if (ends_with(metric, end)) return unit;
     return metric.substr(metric.rfind('_') + 1);

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,15 +39,6 @@ std::optional<std::uint64_t> bytes_moved() {
     return found == 2 ? std::optional(total) : std::nullopt;
 }
 
-double cpu_of_children() {
-    rusage usage{};
-    getrusage(RUSAGE_CHILDREN, &usage);
-    const auto seconds = [](const timeval& time) {
-        return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-    };
-    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
 Json error_json(int code, const std::string& text) {
     return {{"code", code}, {"text", text}};
 }
@@ -72,8 +62,7 @@ Json answer_of(const std::function<Result<Metrics>()>& work) {
     }
 }
 
-[[noreturn]] void run_child(const std::function<Result<Metrics>()>& work, const Interruption& stop,
-                            int out) {
+[[noreturn]] void run_child(const std::function<Result<Metrics>()>& work, const Interruption& stop, int out) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // a parent that was killed leaves nobody behind
     stop.let_through_in_child();
@@ -116,8 +105,7 @@ std::vector<pid_t> children() {
 /// The child and what it starts. Not thread-safe.
 class RunProcess {
   public:
-    RunProcess(const std::function<Result<Metrics>()>& work, const Interruption& stop)
-        : others_(children()) {
+    RunProcess(const std::function<Result<Metrics>()>& work, const Interruption& stop) : others_(children()) {
         // What the child's processes leave behind becomes our child, to be found and ended.
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         std::array<int, 2> ends{};
@@ -143,8 +131,7 @@ class RunProcess {
 
     /// Waits for the child's end, an answer, a signal or the end of the time; true when the child has ended.
     bool wait(std::chrono::milliseconds time, const Interruption& stop) {
-        std::array<pollfd, 3> waited = {pollfd{handle_.get(), POLLIN, 0},
-                                        pollfd{answers_.get(), POLLIN, 0},
+        std::array<pollfd, 3> waited = {pollfd{handle_.get(), POLLIN, 0}, pollfd{answers_.get(), POLLIN, 0},
                                         pollfd{stopping() ? -1 : stop.descriptor(), POLLIN, 0}};
         const int ready = poll(waited.data(), waited.size(), static_cast<int>(time.count()));
         take_answers();
@@ -213,7 +200,6 @@ class RunProcess {
 Result<RunOutcome> run_apart(const std::function<Result<Metrics>()>& work, Interruption& stop,
                              const Watch& watch) {
     if (stop.signal() != 0) return fail(ECANCELED, "interrupted");
-    const double before = cpu_of_children();
     RunProcess process(work, stop);
     if (!process.started()) return fail(system_error(errno, "a process for the run"));
     while (!process.wait(process.stopping() ? std::chrono::milliseconds(100) : watch.interval, stop)) {
@@ -222,9 +208,7 @@ Result<RunOutcome> run_apart(const std::function<Result<Metrics>()>& work, Inter
     }
     const int status = process.end();
     if (stop.signal() != 0) return fail(ECANCELED, "interrupted");
-    auto outcome = outcome_of(process.answer(), status);
-    if (outcome) outcome->cpu_s = cpu_of_children() - before;
-    return outcome;
+    return outcome_of(process.answer(), status);
 }
 
 }  // namespace tierfs::iobench

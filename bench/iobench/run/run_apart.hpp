@@ -12,10 +12,9 @@
 
 namespace tierfs::iobench {
 
-/// What a run gave and what it cost.
+/// What a run gave.
 struct RunOutcome {
     Metrics metrics;
-    double cpu_s = 0;                    ///< user and system time of the run's processes
     std::optional<std::uint64_t> bytes;  ///< through read and write calls (/proc/PID/io); none: not known
 };
 

@@ -13,8 +13,8 @@ std::string progress_line(const RunStep& step, std::size_t done, std::size_t all
     std::string line = "case " + of(step.test_number, step.tests) + ", " + step.test + ": " + step.target +
                        (step.warm_up ? ", warm-up " : ", run ") + of(step.run, step.runs);
     if (done == 0) return line;
-    const double left = spent.count() / static_cast<double>(done) *
-                        static_cast<double>(all - std::min(done, all));
+    const double left =
+        spent.count() / static_cast<double>(done) * static_cast<double>(all - std::min(done, all));
     if (left < 120) return line + ", " + std::to_string(std::lround(left)) + " s left";
     return line + ", " + std::to_string(std::lround(left / 60)) + " min left";
 }

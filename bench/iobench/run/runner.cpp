@@ -1,8 +1,5 @@
 #include "bench/iobench/run/runner.hpp"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "bench/iobench/data/random.hpp"
@@ -17,13 +14,6 @@ constexpr double kGib = 1 << 30;
 constexpr std::uint64_t kWarmUpSeeds = 1ULL << 32;
 /// Below this a run's bytes say nothing about what a daemon did: mmap and io_uring go past the counters.
 constexpr std::uint64_t kLeastBytes = 1 << 20;
-
-double cpu_of_us() {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-}
 
 std::optional<std::size_t> index_of(const std::vector<std::string>& names, const std::string& name) {
     const auto found = std::find(names.begin(), names.end(), name);
@@ -43,8 +33,8 @@ std::optional<double> gib_of(const RunOutcome& outcome) {
     return static_cast<double>(*outcome.bytes) / kGib;
 }
 
-void add_figure(ResultFile& result, const ResultTarget& target, const std::string& test,
-                const Metric& metric, std::vector<double> values) {
+void add_figure(ResultFile& result, const ResultTarget& target, const std::string& test, const Metric& metric,
+                std::vector<double> values) {
     ResultFigure figure{.target = target.name,
                         .test = test,
                         .metric = metric.name,
@@ -119,9 +109,8 @@ Result<void> Runner::take(const Turn& turn, Interruption& stop, ResultFile& resu
     const std::uint64_t number = turn.warm_up ? kWarmUpSeeds + turn.round : turn.round;
     const MachineState before = turn.warm_up ? MachineState{} : look_();
     auto record = measure(target, *test.numbers[turn.target], derive_seed(plan_.seed, number), stop);
-    const std::string where =
-        test.name + ", " + target.description.name + ", " + (turn.warm_up ? "warm-up " : "run ") +
-        std::to_string(turn.round + 1);
+    const std::string where = test.name + ", " + target.description.name + ", " +
+                              (turn.warm_up ? "warm-up " : "run ") + std::to_string(turn.round + 1);
     if (!record) return fail(record.error().within(where));
     if (turn.warm_up) return {};
     look_for_disturbances(turn, before, *record, result);
@@ -154,10 +143,8 @@ void Runner::look_for_disturbances(const Turn& turn, const MachineState& before,
                                    ResultFile& result) {
     const MachineState after = look_();
     const Target& target = targets_[turn.target];
-    OwnWork own{.cpu_s = record.outcome.cpu_s + record.daemon_cpu_s, .pids = {getpid()}};
-    if (target.daemon)
-        for (const pid_t pid : target.daemon->pids()) own.pids.push_back(pid);
-    auto found = disturbances(before, after, own);
+    const auto pids = target.daemon ? target.daemon->pids() : std::vector<pid_t>{};
+    auto found = disturbances(before, after, {.cpu_s = record.daemon_cpu_s, .pids = pids});
     if (target.daemon && target.daemon->lost()) found.push_back(*target.daemon->lost());
     for (auto& what : found)
         result.disturbances.push_back({.target = target.description.name,
@@ -184,9 +171,8 @@ void Runner::add_figures(ResultFile& result) const {
                 [](const Record& record) { return static_cast<double>(record.daemon_peak) / 1e6; });
             if (std::all_of(records.begin(), records.end(),
                             [](const Record& record) { return gib_of(record.outcome).has_value(); }))
-                add({"daemon_cpu_s_per_gib", 0, Better::lower}, [](const Record& record) {
-                    return record.daemon_cpu_s / *gib_of(record.outcome);
-                });
+                add({"daemon_cpu_s_per_gib", 0, Better::lower},
+                    [](const Record& record) { return record.daemon_cpu_s / *gib_of(record.outcome); });
         }
     }
 }

@@ -44,7 +44,8 @@ class Runner {
     Runner(const RunPlan& plan, std::vector<Target> targets, Look look = look_at_machine);
 
     /// Fills targets, figures, disturbances and warnings of `result`, and sets `complete` when all was
-    /// measured. On an error of a run, and on ECANCELED after a signal, it holds what was measured until then.
+    /// measured. On an error of a run, and on ECANCELED after a signal, it holds what was measured until
+    /// then.
     Result<void> run(Interruption& stop, ResultFile& result);
 
   private:
