@@ -74,8 +74,9 @@ std::string targets(const Section& section) {
     std::string heads;
     for (const char* head : {"target", "path", "file system", "mount options", "device", "daemon"})
         heads += element("th scope='col'", head);
-    return element("div class='scroll'", element("table", element("thead", element("tr", heads)) +
-                                                              element("tbody", target_rows(section))));
+    return element(
+        "div class='scroll' tabindex='0'",
+        element("table", element("thead", element("tr", heads)) + element("tbody", target_rows(section))));
 }
 
 std::string disturbances(const ResultFile& file) {
@@ -87,7 +88,7 @@ std::string disturbances(const ResultFile& file) {
                                   element("td", html(one.what)));
     std::string heads;
     for (const char* head : {"target", "case", "run", "what"}) heads += element("th scope='col'", head);
-    return element("div class='scroll'",
+    return element("div class='scroll' tabindex='0'",
                    element("table", element("caption",
                                             "Disturbances: what somebody else did to the machine "
                                             "while it was measured") +

@@ -53,10 +53,11 @@ std::string Plotter::plots(const Section& section, const std::string& id) {
             if (missing_) return "";
             panels += title.empty() ? svg : element("figure", title + svg);
         }
-        figures += element(lines ? "figure" : "figure class='bars'",
-                           element("figcaption", html(caption(plot))) + legend(plot.panels.front()) +
-                               element(lines ? "div class='panels'" : "div class='scroll'", panels)) +
-                   "\n";
+        figures +=
+            element(lines ? "figure" : "figure class='bars'",
+                    element("figcaption", html(caption(plot))) + legend(plot.panels.front()) +
+                        element(lines ? "div class='panels'" : "div class='scroll' tabindex='0'", panels)) +
+            "\n";
     }
     return figures;
 }

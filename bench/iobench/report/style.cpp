@@ -81,8 +81,10 @@ code { font: .8125rem/1.45 ui-monospace, "DejaVu Sans Mono", monospace; overflow
   th, td { padding: .15rem .35rem; }
   .interval, .verdict, .note, .ratio { font-size: 7pt; }
   h2, h3, figcaption, caption { break-after: avoid; }
-  figure, tr, .warnings { break-inside: avoid; }
-  .bars { break-inside: auto; }
+  .bars, .panels figure, svg, tr, .warnings { break-inside: avoid; }
+  .legend { break-after: avoid; }
+  dl, code, .legend, .panels figcaption { font-size: 8.5pt; }
+  table code { font-size: 7pt; }
   thead { display: table-header-group; }
 }
 )css";

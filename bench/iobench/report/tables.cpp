@@ -183,7 +183,7 @@ std::string headline_table(const std::vector<const Section*>& sections) {
                                           name +
                                           ". Of many cases: the geometric mean of the ratios, the "
                                           "least and the most.";
-    return element("div class='scroll'",
+    return element("div class='scroll' tabindex='0'",
                    element("table class='figures'",
                            element("caption", caption) +
                                element("thead", element("tr", element("th scope='col'", "suite") +
@@ -220,7 +220,7 @@ std::string about_ratios(const Section& section) {
 
 std::string figure_table(const Section& section, const std::string& caption, const std::string& head,
                          const std::string& rows) {
-    return element("div class='scroll'",
+    return element("div class='scroll' tabindex='0'",
                    element("table class='figures'",
                            element("caption", caption + about_ratios(section)) +
                                element("thead", element("tr", element("th scope='col'", head) +
