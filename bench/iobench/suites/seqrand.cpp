@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <numeric>
 
 #include "bench/iobench/data/manifest.hpp"
@@ -60,6 +61,8 @@ class SeqRand : public Suite {
         const Limits limits{choice_.seconds, (choice_.bytes + one.threads - 1) / one.threads,
                             choice_.time_based};
         Feed feed(files_, one, index, seed, limits);
+        // SIGBUS ends this process, and the parent says why, also where a sanitizer has a handler of its own.
+        if (one.mode == Mode::mmap) static_cast<void>(std::signal(SIGBUS, SIG_DFL));
         gate.wait();
         return (*reader)->read(feed, tally);
     }
