@@ -63,7 +63,7 @@ Result<void> check_room(const std::string& path, std::uint64_t needed) {
     if (room.f_blocks != 0 && free < needed)
         return fail(ENOSPC, path + ": " + std::to_string(free) + " bytes are free, a checkpoint takes " +
                                 std::to_string(needed) +
-                                "; choose smaller --checkpoint-size or fewer --ranks");
+                                "; choose smaller --checkpoint-size or fewer --checkpoint-ranks");
     return {};
 }
 
@@ -145,7 +145,8 @@ class CheckpointKind : public SuiteKind {
   public:
     [[nodiscard]] std::string name() const override { return "checkpoint"; }
     [[nodiscard]] std::string help() const override {
-        return "--ranks processes each write a file of --checkpoint-size by writes of --chunk, fsync it, "
+        return "--checkpoint-ranks processes each write a file of --checkpoint-size by writes of --chunk, "
+               "fsync it, "
                "rename it "
                "into place and fsync the directory; when all have, caches are dropped as --drop-caches says, "
                "and "
@@ -160,7 +161,7 @@ class CheckpointKind : public SuiteKind {
                "from the first one's start to the last one's end.";
     }
     void add_options(CLI::App& app) override {
-        app.add_option("--ranks", shape_.ranks, "checkpoint: processes that write a file each")
+        app.add_option("--checkpoint-ranks", shape_.ranks, "checkpoint: processes that write a file each")
             ->check(CLI::Range(1U, 4096U))
             ->capture_default_str();
         app.add_option("--checkpoint-size", shape_.size,

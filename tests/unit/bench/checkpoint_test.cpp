@@ -71,7 +71,7 @@ class CheckpointTest : public testing::Test {
 
 TEST_F(CheckpointTest, RunMeasuresAndLeavesNothing) {
     const auto suite =
-        with({"--ranks", "3", "--checkpoint-size", "1000001", "--chunk", "64K"})->make(options_);
+        with({"--checkpoint-ranks", "3", "--checkpoint-size", "1000001", "--chunk", "64K"})->make(options_);
     ASSERT_TRUE(suite) << suite.error().message;
     EXPECT_EQ((*suite)->cases(), std::vector<std::string>{"ranks-3"});
     for (const std::uint64_t seed : {1, 2}) {
@@ -147,7 +147,8 @@ TEST_F(CheckpointTest, ShorterLongerAndMissingFilesAreFound) {
 }
 
 TEST_F(CheckpointTest, FailedWriteIsReportedAndLeavesNothing) {
-    const auto suite = with({"--ranks", "2", "--checkpoint-size", "1M", "--chunk", "64K"})->make(options_);
+    const auto suite =
+        with({"--checkpoint-ranks", "2", "--checkpoint-size", "1M", "--chunk", "64K"})->make(options_);
     ASSERT_TRUE(suite);
     {
         const FileSizeLimit limit(300'000);
@@ -169,11 +170,11 @@ TEST_F(CheckpointTest, WhatCannotBeIsRefusedBeforeTheRun) {
     refused({"--checkpoint-size", "0"}, "--checkpoint-size");
     refused({"--chunk", "1000"}, "--chunk");
     refused({"--chunk", "0"}, "--chunk");
-    refused({"--checkpoint-size", "500T", "--ranks", "4096"}, "bytes are free");
+    refused({"--checkpoint-size", "500T", "--checkpoint-ranks", "4096"}, "bytes are free");
     EXPECT_TRUE(fs::is_empty(options_.path));
     options_.path += "/none";
     refused({}, "no directory can be made there");
-    EXPECT_THROW(with({"--ranks", "0"}), CLI::ParseError);
+    EXPECT_THROW(with({"--checkpoint-ranks", "0"}), CLI::ParseError);
 }
 
 }  // namespace
