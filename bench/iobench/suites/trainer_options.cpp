@@ -51,7 +51,8 @@ void TrainerCommandLine::add_trainer(CLI::App& app, TrainerOptions& trainer) {
     app.add_option("--prefetch", trainer.prefetch, "epoch: batches that a worker may be ahead")
         ->check(CLI::Range(1U, 1000U))
         ->capture_default_str();
-    app.add_option("--compute", trainer.compute_ms, "epoch, depth: milliseconds of computing for a batch")
+    app.add_option("--compute", trainer.compute_ms,
+                   "epoch, depth, loader: milliseconds of computing for a batch")
         ->check(CLI::Range(0.0, 3.6e6))
         ->capture_default_str();
     app.add_option("--ranks", trainer.ranks,
