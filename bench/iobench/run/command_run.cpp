@@ -168,8 +168,8 @@ std::string footer(const std::vector<std::unique_ptr<SuiteKind>>& kinds) {
     for (const auto& kind : kinds) text += "  " + kind->name() + ": " + kind->help() + "\n";
     return text + R"(
 MB are 10^6 bytes. Every run has an order of its own, which belongs to --seed. --drop-caches acts before every run
-(seqrand: before each of its halves), needs root and concerns the whole machine. --verify hashes what is read inside
-the time that is measured.
+(epoch: before each epoch; checkpoint: before reading back; loader: before the first pass), needs root and concerns the
+whole machine. --verify hashes what is read inside the time that is measured.
 
 With --against each round measures every directory once, in turns and in the same order of reading; ratios are taken by
 rounds. Shown are the median, its 95 % interval (bootstrap; with 5 runs mostly from the least to the largest), p95, and
