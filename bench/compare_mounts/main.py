@@ -130,13 +130,13 @@ class Run:
         known = self.options.server == "rgw" and self.options.rate == 80_000_000
         for line in self.world.lines:
             figures = self.figures[line.latency_ms]
-            print(f"\n{line.name()}: medians of {self.options.runs} rounds; against a mount: how many times better tierfs is "
-                  "(below 1: worse), with the 95 % interval\n")
+            print(f"\n{line.name()}: medians of {self.options.runs} rounds; against a mount: how many times better tierfs "
+                  "is (below 1: worse), with the 95 % interval\n")
             print(summary.figure_table(figures, self.options.peers))
             rows = summary.reference_rows(figures, self.options.peers, line.latency_ms, self.options.scale == 1) if known \
                 else []
             if rows:
-                print("\nBeside what is known of the peers (on 2 cores with 24 GiB; within a factor of 1.5 is no difference):\n")
+                print("\nBeside what is known of the peers (on 2 cores with 24 GiB; a factor of 1.5 is no difference):\n")
                 print(summary.reference_table(rows))
         print()
         for text in self.failed:

@@ -62,8 +62,8 @@ class Results:
                 "dataset": dataset.identity(), "files_of_each_sample": self.world.size.samples,
                 "sequential_bytes": self.world.size.sequential, "random_reads": self.world.size.reads,
                 "peers": self.world.facts},
-            "dataset_rule": "each round on a fresh mount with an empty cache, page cache, dentries and inodes dropped; warm: "
-                            "the same files again, nothing dropped; warm-disk: again, page cache dropped",
+            "dataset_rule": "each round on a fresh mount with an empty cache, page cache, dentries and inodes dropped; "
+                            "warm: the same files again, nothing dropped; warm-disk: again, page cache dropped",
             "host": self.host or host.facts(),
             "targets": [self.targets[name] for name in options.peers if name in self.targets],
             "figures": self.figures.documents(options.peers, lambda case: part_of(case) == part),
