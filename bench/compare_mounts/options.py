@@ -149,7 +149,7 @@ def check(options):
         programs.append("fio")
         packages.append("fio")
     host.require(list(dict.fromkeys(programs)), list(dict.fromkeys(packages)))
-    needed = 10e9 * max(options.scale, 0.1)
+    needed = 14e9 * max(options.scale, 0.05)
     free = shutil.disk_usage(options.folder).free
     if free < needed:
         raise Failure(f"{options.folder}: {free / 1e9:.1f} GB free, about {needed / 1e9:.1f} GB needed: choose another "
