@@ -45,7 +45,7 @@ def build(options):
 class Run:
     """The sessions of all rounds, one after the other, and what comes of them."""
 
-    def __init__(self, options, world, began):
+    def __init__(self, options, world, began, load):
         self.options, self.world, self.began = options, world, began
         started = results.now()
         version = run([options.iobench, "--version"], Deadline(20))[1].split()[-1]
@@ -53,6 +53,8 @@ class Run:
         self.results = {line.latency_ms: results.Results(world, line, self.figures[line.latency_ms], started, version)
                         for line in world.lines}
         self.failed = []
+        if load > BUSY:
+            self._warn(f"the load average was {load:.2f} before the start: something else was running")
 
     def left(self):
         return 60 * self.options.budget - (time.monotonic() - self.began) - REPORT_SECONDS
@@ -128,13 +130,13 @@ class Run:
         known = self.options.server == "rgw" and self.options.rate == 80_000_000
         for line in self.world.lines:
             figures = self.figures[line.latency_ms]
-            print(f"\n{line.name()}: medians of {self.options.runs} rounds; against a mount: how many times better tierfs is "
-                  "(below 1: worse), with the 95 % interval\n")
+            print(f"\n{line.name()}: medians of {self.options.runs} rounds; against a mount: how many times better tierfs "
+                  "is (below 1: worse), with the 95 % interval\n")
             print(summary.figure_table(figures, self.options.peers))
             rows = summary.reference_rows(figures, self.options.peers, line.latency_ms, self.options.scale == 1) if known \
                 else []
             if rows:
-                print("\nBeside what is known of the peers (on 2 cores with 24 GiB; within a factor of 1.5 is no difference):\n")
+                print("\nBeside what is known of the peers (on 2 cores with 24 GiB; a factor of 1.5 is no difference):\n")
                 print(summary.reference_table(rows))
         print()
         for text in self.failed:
@@ -147,11 +149,9 @@ def measure(options, began):
     compiled = build(options)
     load = os.getloadavg()
     say(f"load average {load[0]:.2f} {load[1]:.2f} {load[2]:.2f} on {os.cpu_count()} processors")
-    if load[0] > BUSY and not compiled:
-        say("WARNING: the machine is not idle; figures are lower and vary more")
     with World(options) as world:
         world.prepare(say)
-        work = Run(options, world, began)
+        work = Run(options, world, began, 0 if compiled else load[0])
         work.print_plan()
         try:
             complete = work.measure()

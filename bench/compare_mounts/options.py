@@ -21,13 +21,13 @@ FULL = {"scale": 1.0, "runs": 5, "sample": steps.SAMPLE, "sequential": steps.SEQ
         "reads": steps.RANDOM_READS, "budget": 57.0}
 QUICK = {"scale": 0.1, "runs": 2, "sample": 150, "sequential": 128 << 20, "reads": 96, "budget": 9.0}
 
-DESCRIPTION = """Compares mounts of one bucket: tierfs, s3fs, rclone mount, and the same files on native XFS, cold and warm,
-with the requests and bytes that reach the server. Starts the server, makes and loads the dataset, measures in rounds (all
-mounts in turn in each), and writes iobench's result files and a page."""
+DESCRIPTION = """Compares mounts of one bucket: tierfs, s3fs, rclone mount, and the same files on native XFS, cold
+and warm, with the requests and bytes that reach the server. Starts the server, makes and loads the dataset, measures in
+rounds (all mounts in turn in each), and writes iobench's result files and a page."""
 
-EPILOG = steps.GROUPS_HELP + """Nothing else may run on the machine while it measures. It needs root (mounts, loop devices, caches
-dropped). Exit status: 0 all was measured, 1 not so (what was measured is written all the same), 2 wrong usage, 130 Ctrl-C
-(also then)."""
+EPILOG = steps.GROUPS_HELP + """Nothing else may run on the machine while it measures. It needs root (mounts, loop
+devices, caches dropped). Exit status: 0 all was measured, 1 not so (what was measured is written all the same), 2 wrong
+usage, 130 Ctrl-C (also then)."""
 
 
 def choice(names):
@@ -73,7 +73,8 @@ def latencies(text):
 
 def add_arguments(parser):
     parser.add_argument("--quick", action="store_true",
-                        help="a tenth of the dataset, 2 rounds, 150 files of each sample: under 10 minutes, building included")
+                        help="a tenth of the dataset, 2 rounds, 150 files of each sample: under 10 minutes, building "
+                             "included")
     parser.add_argument("--peers", type=choice(list(PEERS)), default=list(PEERS), metavar="a,b,...",
                         help="of " + ", ".join(PEERS) + " (default: all)")
     parser.add_argument("--only", type=choice(steps.GROUPS), metavar="a,b,...", help="these groups of steps")
@@ -148,7 +149,7 @@ def check(options):
         programs.append("fio")
         packages.append("fio")
     host.require(list(dict.fromkeys(programs)), list(dict.fromkeys(packages)))
-    needed = 10e9 * max(options.scale, 0.1)
+    needed = 14e9 * max(options.scale, 0.05)
     free = shutil.disk_usage(options.folder).free
     if free < needed:
         raise Failure(f"{options.folder}: {free / 1e9:.1f} GB free, about {needed / 1e9:.1f} GB needed: choose another "

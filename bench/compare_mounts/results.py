@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import time
 
@@ -11,12 +12,21 @@ from lib.process import Failure, run
 from .steps import PARTS, part_of
 
 
+OWN_PROGRAMS = {"radosgw", "ceph-osd", "ceph-mon", "nginx", "tierfs", "s3fs", "rclone"}
+
+
 def now():
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def file_name(latency_ms, part):
     return f"compare-mounts-{latency_ms:g}ms-{part}.json"
+
+
+def is_from_elsewhere(what):
+    """Not the work of the server, the proxies and the mounts, which iobench cannot tell from that of strangers."""
+    busiest = re.search(r"most of it by (\S+)", what)
+    return "other programs" not in what or (busiest is not None and busiest.group(1) not in OWN_PROGRAMS)
 
 
 class Results:
@@ -35,10 +45,10 @@ class Results:
         for document in session.documents:
             self.host = self.host or document["host"]
             for warning in document["warnings"]:
-                if warning not in self.warnings:
+                if warning not in self.warnings and "load average" not in warning:  # that of the comparison itself
                     self.warnings.append(warning)
             self.disturbances += [dict(one, target=session.peer, run=session.number + 1)
-                                  for one in document["disturbances"]]
+                                  for one in document["disturbances"] if is_from_elsewhere(one["what"])]
 
     def document(self, part, complete):
         options, dataset = self.world.options, self.world.dataset
@@ -52,8 +62,8 @@ class Results:
                 "dataset": dataset.identity(), "files_of_each_sample": self.world.size.samples,
                 "sequential_bytes": self.world.size.sequential, "random_reads": self.world.size.reads,
                 "peers": self.world.facts},
-            "dataset_rule": "each round on a fresh mount with an empty cache, page cache, dentries and inodes dropped; warm: "
-                            "the same files again, nothing dropped; warm-disk: again, page cache dropped",
+            "dataset_rule": "each round on a fresh mount with an empty cache, page cache, dentries and inodes dropped; "
+                            "warm: the same files again, nothing dropped; warm-disk: again, page cache dropped",
             "host": self.host or host.facts(),
             "targets": [self.targets[name] for name in options.peers if name in self.targets],
             "figures": self.figures.documents(options.peers, lambda case: part_of(case) == part),

@@ -124,6 +124,8 @@ class Session:
         result.unlink(missing_ok=True)
         command = [self.options.iobench, "run", "--runs", 1, "--warm-up", 0, "--drop-caches", step.drop, "--json", result,
                    "--seed", 100 * self.number + step.order + 1, *self._arguments(step, mount)]
+        for pid in mount.pids():
+            command += ["--daemon-pid", pid]
         run(command, deadline)
         document = json.loads(result.read_text())
         self.documents.append(document)

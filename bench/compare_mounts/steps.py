@@ -40,7 +40,7 @@ def _files(name, sample, processes):
 STEPS = [
     Step("find-cold", "files", "find", "find_s"),
     Step("find-warm", "files", "find", "find_s"),
-    Step("metadata", "files", "metadata", "", processes=4),  # each of its cases is one here: metadata-open and so on
+    Step("metadata", "files", "metadata", "", processes=4),  # its cases are some here: metadata-open and so on
     *_files("16k-1p", "small-1", 1),
     *_files("16k-4p", "small-4", 4),
     *_files("110k-4p", "medium-4", 4),

@@ -15,8 +15,8 @@ def read_shuffled(bench, folder, deadline, manifest, check=True, drop="none"):
     With a manifest each file's content is checked. None when it failed and `check` is false."""
     result = bench.folder / f"epoch-{folder.name}.json"
     result.unlink(missing_ok=True)
-    command = [bench.options.iobench, "run", "--suite", "smallfiles", "--path", folder, "--access", "shuffled", "--processes", 4,
-               "--runs", 1, "--warm-up", 0, "--seed", next(_seeds), "--drop-caches", drop, "--json", result]
+    command = [bench.options.iobench, "run", "--suite", "smallfiles", "--path", folder, "--access", "shuffled",
+               "--processes", 4, "--runs", 1, "--warm-up", 0, "--seed", next(_seeds), "--drop-caches", drop, "--json", result]
     if manifest:
         command += ["--verify", manifest]
     if run(command, deadline, check=check)[0] != 0:

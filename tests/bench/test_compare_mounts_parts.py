@@ -223,6 +223,15 @@ def test_files_of_an_earlier_run_go_and_others_stay(folder):
     assert sorted(entry.name for entry in folder.iterdir()) == ["compare-mounts-0ms-names.json", "other.json"]
 
 
+@pytest.mark.parametrize(("what", "elsewhere"), [
+    ("caches were dropped by somebody else", True), ("the hypervisor gave 12 % of the CPUs to others", True),
+    ("other programs used 40 % of the CPUs, most of it by radosgw (process 12)", False),
+    ("other programs used 40 % of the CPUs, most of it by cc1plus (process 12)", True),
+    ("other programs used 4 % of the CPUs", False)])
+def test_what_the_server_uses_is_no_disturbance(what, elsewhere):
+    assert results.is_from_elsewhere(what) is elsewhere
+
+
 class FakeSession:
     """Takes `seconds` of a clock of the test's own; fails for the peers in `bad`."""
 
