@@ -64,10 +64,16 @@ def test_the_page_opens_without_an_error(report, folder):
     assert "<script" not in opened.dom
 
 
-def test_the_browser_tells_of_what_does_not_load(folder):
-    page = folder / "broken.html"
-    page.write_text("<!DOCTYPE html><title>x</title><img src='missing.png'>")
-    assert browse(page, folder).complaints
+@pytest.mark.parametrize("harm", ["<img src='missing.png'>", "<script>document.title = 'owned'</script>",
+                                  "<link rel='stylesheet' href='http://127.0.0.1:1/x.css'>"])
+def test_the_page_neither_loads_nor_runs_anything(iobench, folder, harm):
+    """Not even what somebody managed to put into it; and the browser complains, so that the test above would see it."""
+    page = folder / "page.html"
+    iobench("report", synthetic.write(folder / "one.json", synthetic.checkpoint()), "--html", page)
+    page.write_text(page.read_text().replace("<main>", f"<main>{harm}"))
+    opened = browse(page, folder)
+    assert "Content Security Policy" in "".join(opened.complaints)
+    assert "<title>iobench report</title>" in opened.dom
 
 
 @needs_gnuplot
@@ -134,8 +140,10 @@ def test_nothing_to_write_is_wrong_usage(iobench, folder):
     iobench("report", synthetic.write(folder / "small.json", synthetic.smallfiles()), expect=2)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", "null", '{"format": "iobench", "version": 2}', "[" * 200_000,
-                                     json.dumps(synthetic.smallfiles())[:-40]])
+@pytest.mark.parametrize("content", [
+    pytest.param("", id="empty"), pytest.param("[]", id="list"), pytest.param("{}", id="object"),
+    pytest.param("null", id="null"), pytest.param('{"format": "iobench", "version": 2}', id="version"),
+    pytest.param("[" * 200_000, id="deep"), pytest.param(json.dumps(synthetic.smallfiles())[:-40], id="cut")])
 def test_what_is_no_result_is_refused(iobench, folder, content):
     path = folder / "bad.json"
     path.write_text(content)
