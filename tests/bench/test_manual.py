@@ -12,8 +12,8 @@ PAGE = REPOSITORY / "man/iobench.1"
 
 
 def shown(page):
-    """What a reader sees, on lines without end: nothing is hyphenated or broken."""
-    words = ["groff", "-man", "-t", "-Tutf8", "-P-cbou", "-rLL=100000n", "-rHY=0", str(page)]
+    """What a reader sees, on long lines and not hyphenated."""
+    words = ["groff", "-man", "-t", "-Tutf8", "-P-cbou", "-rLL=500n", "-rHY=0", str(page)]
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout.replace("−", "-") \
         .replace("‐", "-")
 
