@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <string_view>
 
 #include "bench/iobench/data/random.hpp"
 #include "bench/iobench/run/statistics.hpp"
@@ -17,7 +18,8 @@ namespace tierfs::iobench {
 namespace {
 
 struct Choice {
-    std::uint64_t names = 0;  // 0: all
+    std::vector<std::string> operations;  // none: all
+    std::uint64_t names = 0;              // 0: all
     bool write = false;
     std::uint64_t write_names = 1000;  // of each process
     std::uint64_t write_size = 0;
@@ -83,8 +85,14 @@ struct OwnNames {
     }
 };
 
-constexpr std::array kReading = {"list", "stat", "find", "lookup", "open", "negative"};
-constexpr std::array kWriting = {"create", "rename", "unlink", "mkdir", "rmdir"};
+constexpr std::array<std::string_view, 6> kReading = {"list", "stat", "find", "lookup", "open", "negative"};
+constexpr std::array<std::string_view, 5> kWriting = {"create", "rename", "unlink", "mkdir", "rmdir"};
+
+std::vector<std::string> all_cases(bool write) {
+    std::vector<std::string> names(kReading.begin(), kReading.end());
+    if (write) names.insert(names.end(), kWriting.begin(), kWriting.end());
+    return names;
+}
 
 class Metadata : public Suite {
   public:
@@ -98,8 +106,12 @@ class Metadata : public Suite {
     }
 
     [[nodiscard]] std::vector<std::string> cases() const override {
-        std::vector<std::string> names(kReading.begin(), kReading.end());
-        if (choice_.write) names.insert(names.end(), kWriting.begin(), kWriting.end());
+        auto names = all_cases(choice_.write);
+        const auto& wanted = choice_.operations;
+        if (!wanted.empty())
+            std::erase_if(names, [&](const auto& name) {
+                return std::find(wanted.begin(), wanted.end(), name) == wanted.end();
+            });
         return names;
     }
 
@@ -108,7 +120,8 @@ class Metadata : public Suite {
         if (name == "list") return list();
         if (name == "stat") return stat_all();
         if (name == "find") return find();
-        if (which < kReading.size()) return known_names(name, seed);
+        if (std::find(kReading.begin(), kReading.end(), name) != kReading.end())
+            return known_names(name, seed);
         return in_scratch(name);
     }
 
@@ -341,6 +354,11 @@ class MetadataKind : public SuiteKind {
                "the kernel's caches: --drop-caches all measures without those.";
     }
     void add_options(CLI::App& app) override {
+        app.add_option("--operations", choice_.operations,
+                       "metadata: which cases, a list; default: all, those that write only with --write")
+            ->delimiter(',')
+            ->check(CLI::IsMember(all_cases(true)))
+            ->option_text("NAME,...");
         app.add_option("--names", choice_.names,
                        "metadata: lookup, open, negative: at most so many of the shuffled files; 0: all")
             ->check(CLI::NonNegativeNumber)
@@ -357,7 +375,8 @@ class MetadataKind : public SuiteKind {
             ->option_text("SIZE");
     }
     [[nodiscard]] nlohmann::ordered_json parameters() const override {
-        return {{"names", choice_.names},
+        return {{"operations", choice_.operations},
+                {"names", choice_.names},
                 {"write", choice_.write},
                 {"write_names", choice_.write_names},
                 {"write_size", choice_.write_size}};
@@ -365,6 +384,10 @@ class MetadataKind : public SuiteKind {
     [[nodiscard]] Result<std::unique_ptr<Suite>> make(const RunOptions& options) const override {
         if (!options.manifest.empty())
             return fail(EINVAL, "metadata reads no content that --verify could check");
+        const auto possible = all_cases(choice_.write);
+        for (const auto& name : choice_.operations)
+            if (std::find(possible.begin(), possible.end(), name) == possible.end())
+                return fail(EINVAL, "--operations " + name + ": writes, and needs --write");
         auto tree = find_names(options.path);
         if (!tree) return fail(tree.error());
         if (tree->files.empty()) return fail(ENOENT, options.path + ": no file in it");

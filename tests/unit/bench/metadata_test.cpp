@@ -124,6 +124,21 @@ TEST_F(MetadataTest, NamesLimitsWhatIsLookedUp) {
     }
 }
 
+TEST_F(MetadataTest, OperationsPickCases) {
+    const auto suite = make({"--operations", "open,list"});
+    ASSERT_TRUE(suite);
+    EXPECT_EQ((*suite)->cases(), (std::vector<std::string>{"list", "open"}));
+    EXPECT_TRUE(run(**suite, "open"));
+    const auto writing = make({"--operations", "create,list", "--write", "--write-names", "3"});
+    ASSERT_TRUE(writing);
+    EXPECT_EQ((*writing)->cases(), (std::vector<std::string>{"list", "create"}));
+    EXPECT_TRUE(run(**writing, "create"));
+    const auto refused = make({"--operations", "create"});
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message.find("--write"), std::string::npos);
+    EXPECT_THROW(make({"--operations", "fly"}), CLI::ParseError);
+}
+
 TEST_F(MetadataTest, MoreProcessesThanFilesIsFine) {
     options_.processes = 20;
     const auto suite = make({"--names", "2"});
