@@ -12,6 +12,7 @@
 
 #include "bench/iobench/data/files.hpp"
 #include "bench/iobench/data/random.hpp"
+#include "bench/iobench/data/shards.hpp"
 #include "bench/iobench/run/progress.hpp"
 #include "config/mutex.hpp"
 
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kPiece = 4 << 20;  // large files are made and compared in pieces of this many bytes
+constexpr std::size_t kPiece = 4 << 20;  // files of random bytes are made in pieces of this many
 
 std::uint64_t directories_of(const DatasetPlan& plan) {
     const std::uint64_t wanted = plan.directories != 0 ? plan.directories : (plan.files + 999) / 1000;
@@ -37,53 +38,119 @@ bool holds(const std::string& path, const Bytes& expected) {
            (expected.empty() || std::memcmp(found.data(), expected.data(), expected.size()) == 0);
 }
 
-/// Hands the bytes of a large file to `use` piece by piece; stops at its first false.
-bool each_piece(std::uint64_t seed, std::uint64_t size,
-                const std::function<bool(std::uint64_t, const Bytes&)>& use) {
+/// Takes a piece of a file's bytes at an offset; false: enough.
+using Use = std::function<bool(std::uint64_t, const Bytes&)>;
+
+/// Makes a file's bytes piece by piece, the same each time; stops at the first false.
+using Produce = std::function<Result<void>(const Use&)>;
+
+Result<void> random_pieces(std::uint64_t seed, std::uint64_t size, const Use& use) {
     for (std::uint64_t at = 0; at < size; at += kPiece) {
         Bytes piece(std::min<std::uint64_t>(kPiece, size - at));
         random_bytes(seed, at, piece);
-        if (!use(at, piece)) return false;
+        if (!use(at, piece)) break;
     }
-    return true;
+    return {};
 }
 
-bool holds_large(const std::string& path, std::uint64_t seed, std::uint64_t size, std::string& hash) {
+/// Whether the file holds what `produce` makes; `hash` is that of the content when it does.
+Result<bool> holds_all(const std::string& path, std::uint64_t size, const Produce& produce,
+                       std::string& hash) {
     std::error_code error;
     if (fs::file_size(path, error) != size || error) return false;
     auto file = open_for_reading(path);
     if (!file) return false;
     Hasher hasher;
-    Bytes found(kPiece);
-    const bool same = each_piece(seed, size, [&](std::uint64_t at, const Bytes& piece) {
+    Bytes found;
+    bool same = true;
+    auto produced = produce([&](std::uint64_t at, const Bytes& piece) {
         hasher.add(piece);
-        const auto n = read_at(*file, std::span(found).first(piece.size()), at, path);
-        return n && *n == piece.size() && std::memcmp(found.data(), piece.data(), piece.size()) == 0;
+        found.resize(piece.size());
+        const auto n = read_at(*file, found, at, path);
+        same = n && *n == piece.size() && std::memcmp(found.data(), piece.data(), piece.size()) == 0;
+        return same;
     });
+    if (!produced) return fail(produced.error());
     hash = hasher.hex();
     return same;
 }
+
+/// Compares the bytes that a shard has to have with those of a file; an error says that they differ.
+class Comparison {
+  public:
+    explicit Comparison(const std::string& path) : path_(path), file_(open_for_reading(path)) {}
+
+    Result<void> take(std::span<const std::byte> bytes) {
+        found_.resize(bytes.size());
+        const auto n = file_ ? read_at(*file_, found_, at_, path_) : Result<std::size_t>(0);
+        if (!n || *n != bytes.size() || std::memcmp(found_.data(), bytes.data(), bytes.size()) != 0)
+            return fail(kDifferent, path_ + ": differs");
+        hasher.add(bytes);
+        at_ += bytes.size();
+        return {};
+    }
+    [[nodiscard]] bool ended() const {
+        std::error_code error;
+        return fs::file_size(path_, error) == at_ && !error;
+    }
+
+    static constexpr int kDifferent = ECANCELED;
+    Hasher hasher;
+
+  private:
+    const std::string path_;
+    Result<Fd> file_;
+    Bytes found_;
+    std::uint64_t at_ = 0;
+};
 
 /// The work of one make_dataset, divided among threads by an atomic index.
 class Maker {
   public:
     explicit Maker(const DatasetPlan& plan) : plan_(plan) {
         outcome_.manifest.resize(plan.files + plan.large.size());
+        if (plan.records > 1) records_.resize(plan.files * plan.records);
         for (const auto& large : plan.large) total_ += large.size;
-        total_ += plan.files * plan.size;
+        for (std::uint64_t i = 0; i < plan.files * plan.records; ++i) total_ += sample_size(plan, i);
     }
 
     Result<DatasetOutcome> run() {
-        const unsigned processors = std::max(1U, std::thread::hardware_concurrency());
-        const unsigned count = plan_.threads != 0 ? plan_.threads : processors;
-        std::atomic<unsigned> running = count;
-        std::vector<std::thread> threads;
-        for (unsigned i = 0; i < count; ++i)
-            threads.emplace_back([&] {
-                work();
-                running.fetch_sub(1);
-            });
+        const std::uint64_t samples_total = total_ - large_total();
+        if (plan_.shards.any()) total_ += samples_total;
         Progress progress("iobench: making " + plan_.directory, total_);
+        auto made = on_threads(progress, plan_.files + plan_.large.size(), [&](std::uint64_t i) {
+            if (i >= plan_.files) return make_large(i - plan_.files);
+            return plan_.records > 1 ? make_records(i) : make_file(i);
+        });
+        if (made && plan_.records > 1) made = make_index(kRecordIndex, records_);
+        if (made && plan_.shards.any()) made = make_shards(progress);
+        if (!made) return fail(explained(made.error()));
+        outcome_.written = written_.load();
+        outcome_.kept = kept_.load();
+        for (const auto& entry : outcome_.manifest) outcome_.bytes += entry.size;
+        return std::move(outcome_);
+    }
+
+  private:
+    Result<void> on_threads(Progress& progress, std::uint64_t count,
+                            const std::function<Result<void>(std::uint64_t)>& make) {
+        const unsigned processors = std::max(1U, std::thread::hardware_concurrency());
+        const unsigned threads_wanted = plan_.threads != 0 ? plan_.threads : processors;
+        std::atomic<unsigned> running = threads_wanted;
+        std::atomic<std::uint64_t> next = 0;
+        std::atomic<bool> stop = false;
+        const auto work = [&] {
+            for (std::uint64_t i = next.fetch_add(1); i < count && !stop.load(); i = next.fetch_add(1)) {
+                auto made = make(i);
+                if (made) continue;
+                MutexLock lock(mutex_);
+                if (!error_) error_ = made.error();
+                stop.store(true);
+            }
+            running.fetch_sub(1);
+        };
+        std::vector<std::thread> threads;
+        for (unsigned i = 0; i < threads_wanted; ++i) threads.emplace_back(work);
         while (running.load() != 0) {
             std::this_thread::sleep_for(std::chrono::milliseconds(5));
             progress.update(done_bytes_.load());
@@ -91,70 +158,155 @@ class Maker {
         for (auto& thread : threads) thread.join();
         MutexLock lock(mutex_);
         if (error_) return fail(*error_);
-        outcome_.written = written_.load();
-        outcome_.kept = kept_.load();
-        outcome_.bytes = total_;
-        return std::move(outcome_);
+        return {};
     }
 
-  private:
-    void work() {
-        const std::uint64_t all = plan_.files + plan_.large.size();
-        for (std::uint64_t i = next_.fetch_add(1); i < all && !stop_.load(); i = next_.fetch_add(1)) {
-            auto made = i < plan_.files ? make_file(i) : make_large(i - plan_.files);
-            if (made) continue;
-            MutexLock lock(mutex_);
-            if (!error_) error_ = made.error();
-            stop_.store(true);
+    [[nodiscard]] std::uint64_t large_total() const {
+        std::uint64_t total = 0;
+        for (const auto& large : plan_.large) total += large.size;
+        return total;
+    }
+
+    /// A full disk is what a large dataset meets: say how much it takes and what to do.
+    [[nodiscard]] Error explained(Error error) const {
+        if (error.code != ENOSPC && error.code != EDQUOT && error.code != EFBIG) return error;
+        error.message += "; the dataset takes " + std::to_string(total_) + " bytes, of which " +
+                         std::to_string(done_bytes_.load()) +
+                         " are there: make room and run this again, which keeps what is right";
+        return error;
+    }
+
+    void count(bool kept) { (kept ? kept_ : written_).fetch_add(1); }
+
+    /// Writes a whole small file unless it is there.
+    Result<void> put(const std::string& name, const Bytes& bytes, ManifestEntry& entry) {
+        const std::string path = plan_.directory + "/" + name;
+        entry = {name, bytes.size(), hash_of(bytes)};
+        const bool kept = holds(path, bytes);
+        if (!kept) {
+            auto written = write_atomically(path, false, [&](const Sink& sink) { return sink(bytes); });
+            if (!written) return written;
         }
+        count(kept);
+        done_bytes_.fetch_add(bytes.size());
+        return {};
     }
 
     Result<void> make_file(std::uint64_t index) {
-        const std::string name = file_path(plan_, index), path = plan_.directory + "/" + name;
-        const auto bytes = make_payload(plan_.kind, derive_seed(plan_.seed, index), plan_.size);
-        if (!bytes) return fail(bytes.error().within(path));
-        outcome_.manifest[index] = {name, bytes->size(), hash_of(*bytes)};
-        const bool kept = holds(path, *bytes);
-        if (!kept) {
-            auto written = write_atomically(path, false, [&](const Sink& sink) { return sink(*bytes); });
+        const std::string name = file_path(plan_, index);
+        const auto bytes =
+            make_payload(plan_.kind, derive_seed(plan_.seed, index), sample_size(plan_, index));
+        if (!bytes) return fail(bytes.error().within(plan_.directory + "/" + name));
+        return put(name, *bytes, outcome_.manifest[index]);
+    }
+
+    /// A file that is too large to be made in memory.
+    Result<void> put_pieces(const std::string& name, std::uint64_t size, const Produce& produce,
+                            ManifestEntry& entry) {
+        const std::string path = plan_.directory + "/" + name;
+        std::string hash;
+        const auto kept = holds_all(path, size, produce, hash);
+        if (!kept) return fail(kept.error());
+        if (!*kept) {
+            Hasher hasher;
+            auto written = write_atomically(path, false, [&](const Sink& sink) {
+                Result<void> result;
+                auto produced = produce([&](std::uint64_t, const Bytes& piece) {
+                    hasher.add(piece);
+                    done_bytes_.fetch_add(piece.size());
+                    return (result = sink(piece)).has_value();
+                });
+                return produced ? result : produced;
+            });
             if (!written) return written;
+            hash = hasher.hex();
         }
-        (kept ? kept_ : written_).fetch_add(1);
-        done_bytes_.fetch_add(bytes->size());
+        count(*kept);
+        entry = {name, size, hash};
         return {};
     }
 
     Result<void> make_large(std::uint64_t index) {
         const LargeFile& large = plan_.large[index];
-        const std::string path = plan_.directory + "/" + large.name;
-        // by name, so that the number of small files before it does not change it
-        const std::uint64_t seed = derive_seed(plan_.seed, XXH3_64bits(large.name.data(), large.name.size()));
-        std::string hash;
-        const bool kept = holds_large(path, seed, large.size, hash);
+        const std::uint64_t seed = large_file_seed(plan_.seed, large.name);
+        const auto produce = [&](const Use& use) { return random_pieces(seed, large.size, use); };
+        return put_pieces(large.name, large.size, produce, outcome_.manifest[plan_.files + index]);
+    }
+
+    Result<void> make_records(std::uint64_t index) {
+        const std::string name = file_path(plan_, index);
+        const std::uint64_t first = index * plan_.records, seed = derive_seed(plan_.seed, index);
+        std::uint64_t size = 0;
+        for (std::uint64_t i = first; i < first + plan_.records; ++i) size += sample_size(plan_, i);
+        const auto produce = [&](const Use& use) -> Result<void> {
+            std::uint64_t at = 0;
+            for (std::uint64_t i = 0; i < plan_.records; ++i) {
+                const auto bytes =
+                    make_payload(plan_.kind, derive_seed(seed, i), sample_size(plan_, first + i));
+                if (!bytes) return fail(bytes.error().within(plan_.directory + "/" + name));
+                records_[first + i] = {name + "#" + std::to_string(i + 1), name, at, bytes->size(),
+                                       hash_of(*bytes)};
+                if (!use(at, *bytes)) break;
+                at += bytes->size();
+            }
+            return {};
+        };
+        return put_pieces(name, size, produce, outcome_.manifest[index]);
+    }
+
+    Result<void> make_index(std::string_view name, const Index& entries) {
+        const std::string text = index_text(entries);
+        const auto view = std::as_bytes(std::span(text));
+        return put(std::string(name), Bytes(view.begin(), view.end()), outcome_.manifest.emplace_back());
+    }
+
+    Result<void> make_shards(Progress& progress) {
+        std::vector<std::uint64_t> sizes(plan_.files);
+        for (std::uint64_t i = 0; i < plan_.files; ++i) sizes[i] = outcome_.manifest[i].size;
+        const auto ranges = divide(plan_.shards, sizes);
+        const std::uint64_t before = outcome_.manifest.size();
+        outcome_.manifest.resize(before + ranges.size());
+        Index index(plan_.files);
+        auto made = on_threads(progress, ranges.size(), [&](std::uint64_t i) {
+            const auto members = std::span(outcome_.manifest).subspan(ranges[i].first, ranges[i].count);
+            const auto entries = std::span(index).subspan(ranges[i].first, ranges[i].count);
+            return make_shard(shard_path(i), members, entries, outcome_.manifest[before + i]);
+        });
+        return made ? make_index(kShardIndex, index) : made;
+    }
+
+    Result<void> make_shard(const std::string& name, std::span<const ManifestEntry> members,
+                            std::span<IndexEntry> entries, ManifestEntry& made) {
+        const std::string path = plan_.directory + "/" + name;
+        Comparison comparison(path);
+        auto same = produce_shard(plan_.directory, name, members, entries,
+                                  [&](std::span<const std::byte> bytes) { return comparison.take(bytes); });
+        if (!same && same.error().code != Comparison::kDifferent) return same;
+        const bool kept = same && comparison.ended();
+        Hasher hasher;
         if (!kept) {
-            Hasher hasher;
             auto written = write_atomically(path, false, [&](const Sink& sink) {
-                Result<void> result;
-                each_piece(seed, large.size, [&](std::uint64_t, const Bytes& piece) {
-                    hasher.add(piece);
-                    done_bytes_.fetch_add(piece.size());
-                    return (result = sink(piece)).has_value();
-                });
-                return result;
+                return produce_shard(plan_.directory, name, members, entries,
+                                     [&](std::span<const std::byte> bytes) {
+                                         hasher.add(bytes);
+                                         return sink(bytes);
+                                     });
             });
             if (!written) return written;
-            hash = hasher.hex();
         }
-        (kept ? kept_ : written_).fetch_add(1);
-        outcome_.manifest[plan_.files + index] = {large.name, large.size, hash};
+        count(kept);
+        std::error_code error;
+        made = {name, fs::file_size(path, error), (kept ? comparison.hasher : hasher).hex()};
+        for (const auto& member : members) done_bytes_.fetch_add(member.size);
+        if (error) return fail(error.value(), path + ": " + error.message());
         return {};
     }
 
     const DatasetPlan& plan_;
     std::uint64_t total_ = 0;
     DatasetOutcome outcome_;  // each thread writes manifest entries of its own; read after they have ended
-    std::atomic<std::uint64_t> next_ = 0, done_bytes_ = 0, written_ = 0, kept_ = 0;
-    std::atomic<bool> stop_ = false;
+    Index records_;           // likewise
+    std::atomic<std::uint64_t> done_bytes_ = 0, written_ = 0, kept_ = 0;
     Mutex mutex_;
     std::optional<Error> error_ TIERFS_GUARDED_BY(mutex_);
 };
@@ -163,6 +315,19 @@ Result<void> check_plan(const DatasetPlan& plan) {
     if (plan.files > 0)
         if (auto checked = check_size(plan.kind, plan.size); !checked) return checked;
     if (plan.files > 99'999'999) return fail(EINVAL, "--files: at most 99999999");
+    if (plan.records == 0 || plan.records > 100'000'000)
+        return fail(EINVAL, "--records-per-file: from 1 to 100000000");
+    if (plan.records > 1 && plan.kind != Kind::tfrecord)
+        return fail(EINVAL,
+                    "--records-per-file: only with --kind tfrecord; the others are one sample a file");
+    if (plan.shards.count != 0 && plan.shards.size != 0)
+        return fail(EINVAL, "--tar-shards and --shard-size: give one of them");
+    if (plan.shards.any() && (plan.records > 1 || plan.files == 0))
+        return fail(EINVAL,
+                    "--tar-shards, --shard-size: pack files of one sample each, of which there are none");
+    if (plan.shards.count > plan.files)
+        return fail(EINVAL, "--tar-shards " + std::to_string(plan.shards.count) + ": more than --files " +
+                                std::to_string(plan.files));
     for (const auto& large : plan.large) {
         const fs::path name(large.name);
         const bool outside = name.empty() || name.is_absolute() || !name.has_filename() ||
@@ -190,6 +355,28 @@ std::string file_path(const DatasetPlan& plan, std::uint64_t index) {
     return std::string(text) + std::string(extension(plan.kind));
 }
 
+std::uint64_t large_file_seed(std::uint64_t seed, const std::string& name) {
+    return derive_seed(seed, XXH3_64bits(name.data(), name.size()));
+}
+
+std::uint64_t sample_size(const DatasetPlan& plan, std::uint64_t index) {
+    if (plan.size_stdev == 0) return plan.size;
+    // The sum of n uniform numbers has a variance of n/12: twelve of them, each below 2^32, have one of 2^64.
+    constexpr int kNumbers = 12;
+    Random random(derive_seed(plan.seed ^ 0x73697a65, index));
+    std::uint64_t sum = 0;
+    for (int i = 0; i < kNumbers; ++i) sum += random.next() >> 32;
+    __extension__ using Wide = __int128;
+    const Wide above = static_cast<Wide>(sum) - (static_cast<Wide>(kNumbers / 2) << 32);
+    const Wide size =
+        static_cast<Wide>(plan.size) + above * static_cast<Wide>(plan.size_stdev) / (Wide{1} << 32);
+    const SizeRange range = size_range(plan.kind);
+    const auto least = static_cast<Wide>(std::max(range.least, plan.size / 16));
+    const auto most = std::min(static_cast<Wide>(range.most),
+                               static_cast<Wide>(plan.size) + 4 * static_cast<Wide>(plan.size_stdev));
+    return static_cast<std::uint64_t>(std::clamp(size, least, most));
+}
+
 Result<DatasetOutcome> make_dataset(const DatasetPlan& plan) {
     if (auto checked = check_plan(plan); !checked) return fail(checked.error());
     if (auto made = make_directory(plan.directory); !made) return fail(made.error());
@@ -203,6 +390,8 @@ Result<DatasetOutcome> make_dataset(const DatasetPlan& plan) {
     for (const auto& large : plan.large)
         if (auto made = make_directory((plan.directory / fs::path(large.name)).parent_path()); !made)
             return fail(made.error());
+    if (plan.shards.any())
+        if (auto made = make_directory(plan.directory + "/shards"); !made) return fail(made.error());
     return Maker(plan).run();
 }
 

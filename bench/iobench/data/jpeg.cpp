@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <csetjmp>
 #include <cstdlib>
@@ -145,9 +146,13 @@ Bytes comments(std::uint64_t seed, std::uint64_t size) {
     return bytes;
 }
 
-/// The highest quality at which a picture of this size fits. It belongs to the size alone, so that one search
-/// serves all files of a size without their order mattering.
-Result<int> usual_quality(std::uint64_t size) {
+/// The highest quality at which a picture of about this size fits: the size rounded down to six binary
+/// digits, so that a dataset of many sizes takes few searches. It belongs to the size alone, so that the
+/// order of the files does not matter.
+Result<int> usual_quality(std::uint64_t exact) {
+    constexpr int kDigits = 6;
+    const int dropped = std::max(0, static_cast<int>(std::bit_width(exact)) - kDigits);
+    const std::uint64_t size = exact >> dropped << dropped;
     static Mutex mutex;
     static std::map<std::uint64_t, int> known;
     {

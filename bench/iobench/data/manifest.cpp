@@ -16,13 +16,6 @@ namespace {
 constexpr std::string_view kFirstLine = "# iobench manifest 1: XXH3-128, bytes, path";
 constexpr std::size_t kDigits = 32;
 
-bool leaves_dataset(const std::string& path) {
-    const std::filesystem::path named(path);
-    // The kernel reads a path up to its first NUL, so that "..\0x" would lead out.
-    if (path.empty() || named.is_absolute() || path.find('\0') != std::string::npos) return true;
-    return std::any_of(named.begin(), named.end(), [](const auto& part) { return part == ".."; });
-}
-
 bool parse_line(std::string_view line, ManifestEntry& entry) {
     const std::size_t first = line.find('\t'), second = line.find('\t', first + 1);
     if (first != kDigits || second == std::string_view::npos) return false;
@@ -59,6 +52,13 @@ std::string compare(const std::string& directory, const ManifestEntry& entry, st
 }
 
 }  // namespace
+
+bool leaves_dataset(const std::string& path) {
+    const std::filesystem::path named(path);
+    // The kernel reads a path up to its first NUL, so that "..\0x" would lead out.
+    if (path.empty() || named.is_absolute() || path.find('\0') != std::string::npos) return true;
+    return std::any_of(named.begin(), named.end(), [](const auto& part) { return part == ".."; });
+}
 
 Hasher::Hasher() : state_(XXH3_createState()) {
     if (!state_) throw std::bad_alloc();

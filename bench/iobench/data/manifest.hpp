@@ -43,6 +43,9 @@ class Hasher {
 
 std::string hash_of(std::span<const std::byte> bytes);
 
+/// Whether a path that a file names (manifest, index) would lead out of the dataset, or is none.
+bool leaves_dataset(const std::string& path);
+
 /// Sorts by path and replaces the file as a whole.
 Result<void> write_manifest(const std::string& path, Manifest entries);
 

@@ -8,24 +8,35 @@ namespace tierfs::iobench {
 
 namespace {
 
-struct Range {
-    std::uint64_t least, most;
-    const char* name;
-};
-
-Range allowed(Kind kind) {
+std::string name_of(Kind kind) {
     switch (kind) {
         case Kind::jpeg:
-            return {1024, 64ULL << 20, "jpeg"};
+            return "jpeg";
         case Kind::npz:
-            return {512, 2ULL << 30, "npz"};
+            return "npz";
+        case Kind::tfrecord:
+            return "tfrecord";
         case Kind::random:
             break;
     }
-    return {0, 2ULL << 30, "random"};
+    return "random";
 }
 
 }  // namespace
+
+SizeRange size_range(Kind kind) {
+    switch (kind) {
+        case Kind::jpeg:
+            return {1024, 64ULL << 20};
+        case Kind::npz:
+            return {512, 2ULL << 30};
+        case Kind::tfrecord:
+            return {16, 2ULL << 30};
+        case Kind::random:
+            break;
+    }
+    return {0, 2ULL << 30};
+}
 
 std::string_view extension(Kind kind) {
     switch (kind) {
@@ -33,6 +44,8 @@ std::string_view extension(Kind kind) {
             return ".jpg";
         case Kind::npz:
             return ".npz";
+        case Kind::tfrecord:
+            return ".tfrecord";
         case Kind::random:
             break;
     }
@@ -40,9 +53,9 @@ std::string_view extension(Kind kind) {
 }
 
 Result<void> check_size(Kind kind, std::uint64_t size) {
-    const Range range = allowed(kind);
+    const SizeRange range = size_range(kind);
     if (size >= range.least && size <= range.most) return {};
-    return fail(EINVAL, "a " + std::string(range.name) + " file of " + std::to_string(size) +
+    return fail(EINVAL, "a " + name_of(kind) + " file of " + std::to_string(size) +
                             " bytes: choose a size from " + std::to_string(range.least) + " to " +
                             std::to_string(range.most));
 }
@@ -51,6 +64,7 @@ Result<Bytes> make_payload(Kind kind, std::uint64_t seed, std::uint64_t size) {
     if (auto checked = check_size(kind, size); !checked) return fail(checked.error());
     if (kind == Kind::jpeg) return make_jpeg(seed, size);
     if (kind == Kind::npz) return make_npz(seed, size);
+    if (kind == Kind::tfrecord) return make_tfrecord(seed, size);
     Bytes bytes(size);
     random_bytes(seed, 0, bytes);
     return bytes;

@@ -1,132 +1,108 @@
-#include <semaphore.h>
-
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <ctime>
+#include <cstdio>
 
-#include "bench/iobench/run/workers.hpp"
-#include "bench/iobench/suites/samples.hpp"
+#include "bench/iobench/data/random.hpp"
+#include "bench/iobench/suites/trainer.hpp"
 
 namespace tierfs::iobench {
 
 namespace {
 
-/// What one worker and the trainer share. The semaphores live as long as the mapping and are never destroyed:
-/// a killed worker may hold one, and they own nothing outside it.
-struct Lane {
-    sem_t wanted;  // batches that the worker may begin
-    sem_t ready;   // batches that it has read
-    std::uint64_t bytes;
-};
-
-void compute(double milliseconds) {
-    const auto ns = static_cast<std::uint64_t>(milliseconds * 1e6);
-    timespec left{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
-    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-    }
-}
-
-void take(sem_t& semaphore) {
-    while (sem_wait(&semaphore) != 0 && errno == EINTR) {
-    }
-}
-
-class Epoch : public Suite {
+class EpochSuite : public Suite {
   public:
-    Epoch(const RunOptions& options, std::vector<Sample> samples)
-        : options_(options), samples_(std::move(samples)) {}
+    EpochSuite(const RunOptions& options, SampleSet set)
+        : options_(options), set_(std::move(set)), trainer_(options_, set_) {}
 
     [[nodiscard]] std::vector<std::string> cases() const override { return {"shuffled"}; }
 
     Result<Metrics> run(std::size_t /*which*/, std::uint64_t seed) override {
-        const auto order = order_of(samples_, options_, seed);
-        const std::size_t batches = (order.size() + options_.trainer.batch - 1) / options_.trainer.batch;
-        Shared<Lane> lanes(options_.processes);
-        for (Lane& lane : lanes) {
-            sem_init(&lane.wanted, 1, options_.trainer.prefetch);
-            sem_init(&lane.ready, 1, 0);
+        std::vector<EpochRecord> epochs;
+        for (unsigned i = 0; i < options_.trainer.epochs; ++i) {
+            auto record = trainer_.epoch(derive_seed(seed, i));
+            if (!record) return fail(record.error());
+            epochs.push_back(std::move(*record));
         }
-        Workers workers(options_.processes,
-                        [&](unsigned index) { return load(index, lanes[index], order, batches); });
-        if (auto dropped = drop_caches(options_.drop); !dropped) return fail(dropped.error());
-        const std::uint64_t start = now_ns();
-        workers.release();
-        std::uint64_t stalled = 0, first = 0;
-        for (std::size_t batch = 0; batch < batches; ++batch) {
-            Lane& lane = lanes[batch % options_.processes];
-            const std::uint64_t before = now_ns();
-            if (auto ready = await(lane, workers); !ready) return fail(ready.error());
-            stalled += now_ns() - before;
-            if (batch == 0) first = now_ns() - start;
-            sem_post(&lane.wanted);  // as torch does: the next batch is asked for when one is taken
-            compute(options_.trainer.compute_ms);
-        }
-        const double seconds = static_cast<double>(now_ns() - start) / 1e9;
-        if (auto done = workers.wait(); !done) return fail(done.error());
-        std::uint64_t bytes = 0;
-        for (const Lane& lane : lanes) bytes += lane.bytes;
-        const double computed = static_cast<double>(batches) * options_.trainer.compute_ms / 1e3;
-        return Metrics{{"samples_per_s", static_cast<double>(order.size()) / seconds, Better::higher},
-                       {"mb_per_s", static_cast<double>(bytes) / 1e6 / seconds, Better::higher},
-                       {"epoch_s", seconds, Better::lower},
-                       {"stall_s", static_cast<double>(stalled) / 1e9, Better::lower},
-                       {"first_batch_s", static_cast<double>(first) / 1e9, Better::lower},
-                       {"au_percent", 100 * computed / seconds, Better::higher},
-                       {"batches", static_cast<double>(batches)}};
+        const double mean = static_cast<double>(set_.bytes()) / static_cast<double>(set_.samples.size());
+        auto metrics = trainer_metrics(epochs, options_.trainer.batch, mean);
+        note(metrics);
+        return metrics;
     }
+
+    [[nodiscard]] std::vector<std::string> remarks() const override { return remarks_; }
 
   private:
-    Result<void> load(unsigned index, Lane& lane, const std::vector<std::uint32_t>& order,
-                      std::size_t batches) {
-        std::vector<std::byte> buffer(options_.samples.max_file + 1);
-        for (std::size_t batch = index; batch < batches; batch += options_.processes) {
-            take(lane.wanted);
-            const std::size_t end = std::min<std::size_t>(order.size(), (batch + 1) * options_.trainer.batch);
-            for (std::size_t i = batch * options_.trainer.batch; i < end; ++i) {
-                const auto bytes = read_sample(samples_[order[i]], buffer);
-                if (!bytes) return fail(bytes.error());
-                lane.bytes += *bytes;
-            }
-            sem_post(&lane.ready);
+    /// What the figures of the last run do not say by themselves.
+    void note(const Metrics& metrics) {
+        const auto value = [&](const char* name) {
+            return std::find_if(metrics.begin(), metrics.end(), [&](const auto& m) { return m.name == name; })
+                ->value;
+        };
+        char text[300];
+        remarks_.clear();
+        if (options_.trainer.compute_ms <= 0) {
+            std::snprintf(
+                text, sizeof text,
+                "no compute time: AU says nothing here; the barrier after each step took %.1f us on "
+                "average, %.2f %% of the epoch",
+                value("barrier_us"), value("barrier_percent"));
+            remarks_.emplace_back(text);
+        } else if (options_.trainer.au_bar_percent > 0) {
+            std::snprintf(text, sizeof text,
+                          "AU %.2f %% (net of barriers %.2f %%); MLPerf Storage asks for %g %%",
+                          value("au_percent"), value("au_net_percent"), options_.trainer.au_bar_percent);
+            remarks_.emplace_back(text);
         }
-        return {};
-    }
-
-    /// Waits for the lane's next batch; looks after the workers meanwhile, since a dead one will never post.
-    static Result<void> await(Lane& lane, Workers& workers) {
-        for (;;) {
-            timespec limit{};
-            clock_gettime(CLOCK_REALTIME, &limit);
-            limit.tv_sec += 1;
-            if (sem_timedwait(&lane.ready, &limit) == 0) return {};
-            if (errno == EINTR) continue;
-            if (auto alive = workers.check(); !alive) return alive;
+        constexpr double kLeastSteps = 500;
+        if (options_.trainer.au_bar_percent > 0 && value("steps") < kLeastSteps) {
+            std::snprintf(text, sizeof text, "%.0f steps an epoch; MLPerf Storage asks for at least %.0f",
+                          value("steps"), kLeastSteps);
+            remarks_.emplace_back(text);
         }
     }
 
     const RunOptions options_;
-    const std::vector<Sample> samples_;
+    const SampleSet set_;
+    const Trainer trainer_;
+    std::vector<std::string> remarks_;
 };
 
 class EpochKind : public SuiteKind {
   public:
     [[nodiscard]] std::string name() const override { return "epoch"; }
     [[nodiscard]] std::string help() const override {
-        return "A trainer takes batches of --batch samples in order from --processes workers, each up to "
-               "--prefetch "
-               "batches ahead, and computes --compute milliseconds on each (it sleeps). epoch_s: from the "
-               "workers' "
-               "start to the end of the last computation. stall_s: the trainer's waits for batches. "
-               "au_percent "
-               "(accelerator utilization): 100 * batches * compute / epoch_s.";
+        return "An emulated trainer: --ranks accelerators, each with --workers processes that read batches "
+               "of "
+               "--batch samples in shuffled order, up to --prefetch batches ahead, as torch's DataLoader and "
+               "DistributedSampler do; a rank takes its batches in order, computes --compute milliseconds on "
+               "each "
+               "(it sleeps) and meets the others at a barrier. --epochs of these make a run, each shuffled "
+               "anew. "
+               "Steps of an epoch: floor(samples / batch / ranks), the rest is not read (--keep-last reads "
+               "it). "
+               "samples_per_s, mb_per_s, epoch_s: from the workers' start to the last barrier. stall_s: "
+               "waits for "
+               "batches, first_batch_s: until every rank has one. au_percent: accelerator utilization as "
+               "MLPerf "
+               "Storage computes it (first step excluded, barriers in the denominator), the mean over ranks "
+               "and "
+               "epochs; au_net_percent: with the barriers taken out. compute_s, barrier_s: of an epoch, "
+               "means over "
+               "ranks; barrier_us: of a step; barrier_percent: of epoch_s. dlio_samples_per_s and "
+               "dlio_mib_per_s "
+               "(2^20 bytes): as that benchmark counts them, without two steps. With several epochs the "
+               "figures of "
+               "each follow (epoch1_s and so on).";
     }
     void add_options(CLI::App& app) override { static_cast<void>(app); }
     [[nodiscard]] nlohmann::ordered_json parameters() const override {
         return nlohmann::ordered_json::object();
     }
     [[nodiscard]] Result<std::unique_ptr<Suite>> make(const RunOptions& options) const override {
-        auto samples = find_samples(options);
-        if (!samples) return fail(samples.error());
-        return std::make_unique<Epoch>(options, std::move(*samples));
+        auto set = find_samples(options);
+        if (!set) return fail(set.error());
+        if (auto can = Trainer(options, *set).possible(); !can) return fail(can.error());
+        return std::make_unique<EpochSuite>(options, std::move(*set));
     }
 };
 

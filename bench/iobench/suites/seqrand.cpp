@@ -1,155 +1,251 @@
+#include <sys/stat.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
+#include <numeric>
 
 #include "bench/iobench/data/manifest.hpp"
-#include "bench/iobench/data/random.hpp"
-#include "bench/iobench/run/statistics.hpp"
-#include "bench/iobench/run/workers.hpp"
+#include "bench/iobench/run/gate.hpp"
+#include "bench/iobench/suites/seqrand_reader.hpp"
 #include "bench/iobench/suites/suites.hpp"
 
 namespace tierfs::iobench {
 
 namespace {
 
-constexpr std::uint64_t kSequential = 1 << 20, kRandom = 64 << 10;
-
 struct Choice {
-    std::string file;  ///< relative to the directory; empty: the largest
-    std::uint64_t reads = 4000;
-    std::uint64_t bytes = 0;  ///< of the sequential read; 0: all
+    std::vector<std::string> files;  ///< relative to the directory; none: the largest
+    Matrix matrix;
+    double seconds = 5;
+    std::uint64_t bytes = 0;     ///< of all readers together; 0: no limit
+    std::uint64_t gen_seed = 1;  ///< that iobench gen was given
+    bool time_based = false, advise = false;
 };
 
 class SeqRand : public Suite {
   public:
-    SeqRand(const RunOptions& options, const Choice& choice, std::string path, std::uint64_t size,
-            std::string hash)
-        : options_(options), choice_(choice), path_(std::move(path)), hash_(std::move(hash)), size_(size) {}
+    SeqRand(const RunOptions& options, const Choice& choice, std::vector<ReadCase> cases,
+            std::vector<ReadFile> files, std::vector<Content> contents)
+        : options_(options),
+          choice_(choice),
+          cases_(std::move(cases)),
+          files_(std::move(files)),
+          contents_(std::move(contents)) {}
 
-    [[nodiscard]] std::vector<std::string> cases() const override { return {"buffered"}; }
+    [[nodiscard]] std::vector<std::string> cases() const override {
+        std::vector<std::string> names;
+        names.reserve(cases_.size());
+        for (const ReadCase& one : cases_) names.push_back(one.name());
+        return names;
+    }
 
-    Result<Metrics> run(std::size_t /*which*/, std::uint64_t seed) override {
+    Result<Metrics> run(std::size_t which, std::uint64_t seed) override {
+        const ReadCase& one = cases_[which];
+        Shared<Tally> tallies(one.threads);
+        Gate gate(one.threads);
+        Workers workers(one.threads,
+                        [&](unsigned index) { return read(one, index, seed, gate, tallies[index]); });
+        workers.release();
+        if (auto ready = gate.gather(workers); !ready) return fail(ready.error());
         if (auto dropped = drop_caches(options_.drop); !dropped) return fail(dropped.error());
-        const auto sequential = read_through();
-        if (!sequential) return fail(sequential.error());
-        auto metrics = read_around(seed);
-        if (!metrics) return metrics;
-        metrics->insert(metrics->begin(), *sequential);
-        return metrics;
+        gate.open();
+        if (auto done = workers.wait(); !done) return fail(explained(one, done.error()));
+        return figures(tallies);
     }
 
   private:
-    Result<Metric> read_through() {
-        const std::uint64_t end = choice_.bytes == 0 ? size_ : std::min(size_, choice_.bytes);
-        auto file = open_for_reading(path_);
-        if (!file) return fail(file.error());
-        std::vector<std::byte> buffer(kSequential);
-        Hasher hasher;
-        const std::uint64_t start = now_ns();
-        for (std::uint64_t at = 0; at < end; at += kSequential) {
-            const auto block = std::span(buffer).first(std::min(kSequential, end - at));
-            const auto n = read_at(*file, block, at, path_);
-            if (!n) return fail(n.error());
-            if (*n != block.size())
-                return fail(EIO, path_ + ": ends before its size, at byte " + std::to_string(at + *n));
-            if (!hash_.empty()) hasher.add(block);
-        }
-        const double seconds = static_cast<double>(now_ns() - start) / 1e9;
-        if (!hash_.empty() && end == size_ && hasher.hex() != hash_)
-            return fail(EIO, path_ + ": its content is not what the manifest says");
-        return Metric{"seq_mb_per_s", static_cast<double>(end) / 1e6 / seconds, Better::higher};
+    Result<void> read(const ReadCase& one, unsigned index, std::uint64_t seed, Gate& gate, Tally& tally) {
+        auto reader = make_reader({files_, one, contents_, choice_.advise});
+        if (!reader) return fail(reader.error());
+        const Limits limits{choice_.seconds, (choice_.bytes + one.threads - 1) / one.threads,
+                            choice_.time_based};
+        Feed feed(files_, one, index, seed, limits);
+        // SIGBUS ends this process, and the parent says why, also where a sanitizer has a handler of its own.
+        if (one.mode == Mode::mmap) static_cast<void>(std::signal(SIGBUS, SIG_DFL));
+        gate.wait();
+        return (*reader)->read(feed, tally);
     }
 
-    Result<void> read_blocks(unsigned index, std::uint64_t seed, Shared<float>& latencies,
-                             Shared<std::uint64_t>& ends) {
-        auto file = open_for_reading(path_);
-        if (!file) return fail(file.error());
-        std::vector<std::byte> buffer(kRandom);
-        Random random(derive_seed(seed, index));
-        for (std::uint64_t i = index; i < choice_.reads; i += options_.processes) {
-            const std::uint64_t at = random.below(size_ / kRandom) * kRandom, before = now_ns();
-            const auto n = read_at(*file, buffer, at, path_);
-            if (!n) return fail(n.error());
-            if (*n != kRandom)
-                return fail(EIO, path_ + ": ends before its size, at byte " + std::to_string(at + *n));
-            latencies[i] = static_cast<float>(now_ns() - before) / 1000;
-        }
-        ends[index] = now_ns();
-        return {};
+    static Error explained(const ReadCase& one, Error error) {
+        if (one.mode == Mode::mmap && error.message.find("signal 7") != std::string::npos)
+            error.message +=
+                " (SIGBUS: a page of the mapped file could not be read, by an I/O error or because "
+                "the file has become shorter)";
+        return error;
     }
 
-    Result<Metrics> read_around(std::uint64_t seed) {
-        Shared<float> latencies(choice_.reads);  // microseconds
-        Shared<std::uint64_t> ends(options_.processes);
-        Workers workers(options_.processes,
-                        [&](unsigned index) { return read_blocks(index, seed, latencies, ends); });
-        if (auto dropped = drop_caches(options_.drop); !dropped) return fail(dropped.error());
-        const std::uint64_t start = now_ns();
-        workers.release();
-        if (auto done = workers.wait(); !done) return fail(done.error());
-        const double seconds = static_cast<double>(*std::max_element(ends.begin(), ends.end()) - start) / 1e9;
-        const double rate = static_cast<double>(choice_.reads) / seconds;
-        const std::vector<double> sample(latencies.begin(), latencies.end());
-        return Metrics{{"rand_reads_per_s", rate, Better::higher},
-                       {"rand_mb_per_s", rate * static_cast<double>(kRandom) / 1e6, Better::higher},
-                       {"rand_p50_us", quantile(sample, 0.5), Better::lower},
-                       {"rand_p99_us", quantile(sample, 0.99), Better::lower}};
+    static Metrics figures(Shared<Tally>& tallies) {
+        Tally sum;
+        sum.started = tallies[0].started;
+        for (const Tally& tally : tallies) {
+            sum.started = std::min(sum.started, tally.started);
+            sum.ended = std::max(sum.ended, tally.ended);
+            sum.reads += tally.reads;
+            sum.bytes += tally.bytes;
+            sum.latencies.add(tally.latencies);
+        }
+        const double seconds = static_cast<double>(std::max<std::uint64_t>(sum.ended - sum.started, 1)) / 1e9;
+        return {{"mb_per_s", static_cast<double>(sum.bytes) / 1e6 / seconds, Better::higher},
+                {"reads_per_s", static_cast<double>(sum.reads) / seconds, Better::higher},
+                {"p50_us", sum.latencies.quantile(0.5) / 1e3, Better::lower},
+                {"p99_us", sum.latencies.quantile(0.99) / 1e3, Better::lower},
+                {"p999_us", sum.latencies.quantile(0.999) / 1e3, Better::lower}};
     }
 
     const RunOptions options_;
     const Choice choice_;
-    const std::string path_, hash_;
-    const std::uint64_t size_;
+    const std::vector<ReadCase> cases_;
+    const std::vector<ReadFile> files_;
+    const std::vector<Content> contents_;
 };
+
+/// The largest file below the directory.
+Result<std::vector<ReadFile>> largest(const std::string& directory) {
+    const auto found = walk(directory);
+    if (!found) return fail(found.error());
+    const auto chosen = std::max_element(found->begin(), found->end(),
+                                         [](const auto& a, const auto& b) { return a.size < b.size; });
+    if (chosen == found->end()) return fail(ENOENT, directory + ": no file in it to read");
+    return std::vector<ReadFile>{{directory + "/" + chosen->path, chosen->path, chosen->size}};
+}
+
+Result<std::vector<ReadFile>> named(const std::string& directory, const std::vector<std::string>& names) {
+    std::vector<ReadFile> files;
+    for (const auto& name : names) {
+        const std::string path = directory + "/" + name;
+        struct stat attributes {};
+        if (::lstat(path.c_str(), &attributes) != 0) return fail(system_error(errno, path));
+        if (!S_ISREG(attributes.st_mode)) return fail(EINVAL, path + ": is not a regular file");
+        files.push_back({path, name, static_cast<std::uint64_t>(attributes.st_size)});
+    }
+    return files;
+}
+
+Result<void> check_case(const ReadCase& one, const std::vector<ReadFile>& files) {
+    for (const auto& file : files) {
+        if (file.size < one.block)
+            return fail(EINVAL, file.path + ": its " + std::to_string(file.size) +
+                                    " bytes are less than one block of " + std::to_string(one.block) +
+                                    " bytes; choose smaller --block-sizes or another --file");
+        if (one.mode == Mode::direct)
+            if (auto possible = check_direct(file, one.block); !possible) return possible;
+    }
+    if (one.engine == Engine::iouring) return check_iouring();
+    return {};
+}
+
+Result<std::vector<Content>> contents_of(const std::string& manifest_path, const std::vector<ReadFile>& files,
+                                         const Choice& choice) {
+    if (manifest_path.empty()) return std::vector<Content>{};
+    const auto manifest = read_manifest(manifest_path);
+    if (!manifest) return fail(manifest.error());
+    std::uint64_t unit = 0;  // every block of every case has to be whole units
+    for (const std::uint64_t block : choice.matrix.blocks) unit = std::gcd(unit, block);
+    std::vector<Content> contents;
+    for (const auto& file : files) {
+        const auto entry = std::find_if(manifest->begin(), manifest->end(),
+                                        [&](const auto& one) { return one.path == file.relative; });
+        if (entry == manifest->end()) return fail(EINVAL, file.path + ": is not in " + manifest_path);
+        auto content = Content::of(file, *entry, unit, choice.gen_seed);
+        if (!content) return fail(content.error());
+        contents.push_back(std::move(*content));
+    }
+    return contents;
+}
 
 class SeqRandKind : public SuiteKind {
   public:
     [[nodiscard]] std::string name() const override { return "seqrand"; }
     [[nodiscard]] std::string help() const override {
-        return "The largest file (or --file), buffered: 1 MiB reads in order by one process, seq_mb_per_s; "
-               "then --reads "
-               "reads of 64 KiB at random multiples of 64 KiB, divided among --processes.";
+        return "Reads the largest file (or those of --file) in blocks, one case for each combination of "
+               "--orders, "
+               "--block-sizes, --modes, --engines, --depths (io_uring) and --threads; mmap copies each block "
+               "out "
+               "of a mapping and has no engine. A thread is a process with descriptors of its own (fio's "
+               "numjobs). The blocks of all files are one list, of which each thread reads a part: in order, "
+               "or "
+               "in a random order in which each comes once (fio's norandommap=0). A run ends when all are "
+               "read, "
+               "after --seconds or after --bytes, whichever comes first. mb_per_s and reads_per_s: from the "
+               "first thread's start to the last one's end, files open and memory there. p50_us, p99_us, "
+               "p999_us: "
+               "of one read, from its submission to its completion. io_uring registers files and buffers "
+               "where "
+               "the limit of locked memory lets it. --verify checks every block that is read, in the time "
+               "that is measured: files of iobench gen --large are made again from --gen-seed for that, "
+               "others "
+               "are read once before.";
     }
     void add_options(CLI::App& app) override {
-        app.add_option("--file", choice_.file,
-                       "seqrand: the file to read, relative to --path; default: the largest");
-        app.add_option("--reads", choice_.reads, "seqrand: random reads in a run")
-            ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}))
+        Matrix& matrix = choice_.matrix;
+        app.add_option("--file", choice_.files,
+                       "seqrand: a file to read, relative to --path; may be repeated; default: the largest")
+            ->take_all();
+        app.add_option("--orders", matrix.orders, "seqrand: of read (in order), randread")
+            ->delimiter(',')
+            ->check(CLI::IsMember({"read", "randread"}))
             ->capture_default_str();
-        app.add_option("--bytes", choice_.bytes, "seqrand: read so much in order; default: the whole file")
+        app.add_option("--block-sizes", matrix.blocks, "seqrand: 512 to 64M; default 4K,64K,1M")
+            ->delimiter(',')
             ->transform(CLI::AsSizeValue(false))
-            ->option_text("SIZE");
+            ->option_text("SIZE,...");
+        app.add_option("--modes", matrix.modes, "seqrand: of buffered, direct (O_DIRECT), mmap")
+            ->delimiter(',')
+            ->check(CLI::IsMember({"buffered", "direct", "mmap"}))
+            ->capture_default_str();
+        app.add_option("--engines", matrix.engines, "seqrand: of pread, io_uring")
+            ->delimiter(',')
+            ->check(CLI::IsMember({"pread", "io_uring", "iouring"}))
+            ->capture_default_str();
+        app.add_option("--depths", matrix.depths, "seqrand: reads in flight of each thread with io_uring")
+            ->delimiter(',')
+            ->capture_default_str();
+        app.add_option("--threads", matrix.threads, "seqrand: how many read at the same time")
+            ->delimiter(',')
+            ->capture_default_str();
+        add_limits(app);
     }
     [[nodiscard]] nlohmann::ordered_json parameters() const override {
-        return {{"file", choice_.file}, {"reads", choice_.reads}, {"bytes", choice_.bytes}};
+        const Matrix& matrix = choice_.matrix;
+        return {{"file", choice_.files},        {"orders", matrix.orders},
+                {"block_sizes", matrix.blocks}, {"modes", matrix.modes},
+                {"engines", matrix.engines},    {"depths", matrix.depths},
+                {"threads", matrix.threads},    {"seconds", choice_.seconds},
+                {"bytes", choice_.bytes},       {"time_based", choice_.time_based},
+                {"advise", choice_.advise},     {"gen_seed", choice_.gen_seed}};
     }
     [[nodiscard]] Result<std::unique_ptr<Suite>> make(const RunOptions& options) const override {
-        const auto chosen = choose(options);
-        if (!chosen) return fail(chosen.error());
-        const std::string path = options.path + "/" + chosen->path;
-        std::string hash;
-        if (!options.manifest.empty()) {
-            const auto manifest = read_manifest(options.manifest);
-            if (!manifest) return fail(manifest.error());
-            for (const auto& entry : *manifest)
-                if (entry.path == chosen->path) hash = entry.hash;
-            if (hash.empty()) return fail(EINVAL, path + ": is not in " + options.manifest);
-        }
-        return std::make_unique<SeqRand>(options, choice_, path, chosen->size, hash);
+        auto cases = cases_of(choice_.matrix);
+        if (!cases) return fail(cases.error());
+        auto files = choice_.files.empty() ? largest(options.path) : named(options.path, choice_.files);
+        if (!files) return fail(files.error());
+        for (const ReadCase& one : *cases)
+            if (auto possible = check_case(one, *files); !possible) return fail(possible.error());
+        auto contents = contents_of(options.manifest, *files, choice_);
+        if (!contents) return fail(contents.error());
+        return std::make_unique<SeqRand>(options, choice_, std::move(*cases), std::move(*files),
+                                         std::move(*contents));
     }
 
   private:
-    [[nodiscard]] Result<FoundFile> choose(const RunOptions& options) const {
-        auto found = walk(options.path);
-        if (!found) return fail(found.error());
-        auto chosen = std::max_element(found->begin(), found->end(), [&](const auto& a, const auto& b) {
-            return choice_.file.empty() ? a.size < b.size
-                                        : (a.path != choice_.file && b.path == choice_.file);
-        });
-        if (chosen == found->end() || (!choice_.file.empty() && chosen->path != choice_.file))
-            return fail(ENOENT, options.path + "/" + choice_.file + ": no such file to read");
-        if (chosen->size < kRandom)
-            return fail(EINVAL, options.path + "/" + chosen->path + ": is smaller than one read of 64 KiB");
-        return *chosen;
+    void add_limits(CLI::App& app) {
+        app.add_option("--seconds", choice_.seconds, "seqrand: a run ends after so long at the latest")
+            ->check(CLI::Range(0.001, 86400.0))
+            ->capture_default_str();
+        app.add_option("--bytes", choice_.bytes,
+                       "seqrand: a run ends after so much, of all threads together; default: no limit")
+            ->transform(CLI::AsSizeValue(false))
+            ->option_text("SIZE");
+        app.add_flag("--time-based", choice_.time_based,
+                     "seqrand: begin anew at the end of the files, until --seconds are over");
+        app.add_flag(
+            "--advise", choice_.advise,
+            "seqrand: tell the kernel the order by posix_fadvise or madvise, as fio does; most programs "
+            "do not");
+        app.add_option("--gen-seed", choice_.gen_seed,
+                       "seqrand: the --seed that iobench gen was given, for --verify")
+            ->capture_default_str();
     }
 
     Choice choice_;

@@ -15,17 +15,24 @@
 
 namespace tierfs::iobench {
 
-/// Which files smallfiles, epoch and depth read.
+/// Which samples smallfiles, epoch and depth read.
 struct SampleOptions {
-    std::uint64_t files = 0;           ///< at most so many of the shuffled files; 0: all
-    std::uint64_t max_file = 4 << 20;  ///< bytes; larger files are left out
+    std::uint64_t files = 0;           ///< at most so many of the shuffled samples; 0: all
+    std::uint64_t max_file = 4 << 20;  ///< bytes; larger samples are left out
+    std::uint64_t record_size = 0;     ///< bytes; 0: a sample is a file, or what an index says
+    std::string list;                  ///< a file that names those to read, a path a line; empty: all
 };
 
 /// The emulated trainer of epoch and depth.
 struct TrainerOptions {
-    unsigned batch = 32;     ///< samples
-    unsigned prefetch = 2;   ///< batches that a worker may be ahead
-    double compute_ms = 10;  ///< of a batch
+    unsigned batch = 32;        ///< samples
+    unsigned prefetch = 2;      ///< batches that a worker may be ahead
+    double compute_ms = 10;     ///< of a batch
+    unsigned ranks = 1;         ///< accelerators
+    unsigned workers = 0;       ///< processes of each rank; 0: RunOptions::processes
+    unsigned epochs = 1;        ///< of a run
+    bool keep_last = false;     ///< samples that do not fill a batch are read too
+    double au_bar_percent = 0;  ///< what the preset asks for; 0: nothing
 };
 
 /// What every suite is told. Sizes in bytes.
@@ -36,6 +43,7 @@ struct RunOptions {
     DropCaches drop = DropCaches::none;
     SampleOptions samples;
     TrainerOptions trainer;
+    std::string preset;  ///< a name of data/presets.hpp; empty: none. Already applied to the rest.
 };
 
 /// Which way a figure is better: a comparison has to know.
@@ -60,8 +68,15 @@ class Suite {
 
     /// One run of cases()[which], caches dropped before it as the options say; `seed` belongs to this run,
     /// and the same seed gives the same order of reading. Every run of a case returns the same metrics in the
-    /// same order.
+    /// same order, all of them finite.
+    ///
+    /// Called in a process of its own, forked from the one that made the suite: what a run leaves in members is
+    /// gone after it. After a signal its Workers die, their error unwinds the run, and files that it made are
+    /// removed by destructors; what takes longer than 3 s is killed (run/run_apart.hpp).
     virtual Result<Metrics> run(std::size_t which, std::uint64_t seed) = 0;
+
+    /// What the last run has to say beside its figures, in sentences: printed, and kept with the result.
+    [[nodiscard]] virtual std::vector<std::string> remarks() const { return {}; }
 };
 
 /// A suite's name, its options on the command line, and how it is made from them. The parser writes into the
@@ -77,7 +92,8 @@ class SuiteKind {
     /// Options of this suite alone; their help begins with its name.
     virtual void add_options(CLI::App& app) = 0;
 
-    /// Those options as given, for the report.
+    /// Those options as given, for the report. Two members, both texts, go to places of their own in the result
+    /// file: "preset", and "dataset_rule", how it was made sure that reads reach the device.
     [[nodiscard]] virtual nlohmann::ordered_json parameters() const = 0;
 
     [[nodiscard]] virtual Result<std::unique_ptr<Suite>> make(const RunOptions& options) const = 0;
@@ -90,5 +106,9 @@ std::vector<std::unique_ptr<SuiteKind>> suite_kinds();
 std::unique_ptr<SuiteKind> seqrand_kind();
 std::unique_ptr<SuiteKind> smallfiles_kind();
 std::unique_ptr<SuiteKind> epoch_kind();
+std::unique_ptr<SuiteKind> depth_kind();
+std::unique_ptr<SuiteKind> metadata_kind();
+std::unique_ptr<SuiteKind> loader_kind();
+std::unique_ptr<SuiteKind> checkpoint_kind();
 
 }  // namespace tierfs::iobench

@@ -8,9 +8,9 @@
 #include <csignal>
 #include <filesystem>
 #include <map>
+#include <stdexcept>
 
 #include "bench/iobench/data/dataset.hpp"
-#include "bench/iobench/run/statistics.hpp"
 #include "bench/iobench/run/workers.hpp"
 
 namespace tierfs::iobench {
@@ -115,11 +115,12 @@ TEST_F(Suites, EpochCountsBatchesAndComputing) {
     const auto metrics = (*suite)->run(0, 1);
     ASSERT_TRUE(metrics) << metrics.error().message;
     auto values = by_name(*metrics);
-    EXPECT_EQ(values["batches"], 8);
-    EXPECT_GE(values["epoch_s"], 8 * 0.002);
-    EXPECT_NEAR(values["au_percent"], 100 * 8 * 0.002 / values["epoch_s"], 1e-6);
-    EXPECT_NEAR(values["mb_per_s"] * values["epoch_s"], 50 * 3000 / 1e6, 1e-9);
-    EXPECT_LE(values["stall_s"] + 8 * 0.002, values["epoch_s"] + 1e-3);
+    EXPECT_EQ(values["steps"], 7);  // the fiftieth sample fills no batch
+    EXPECT_GE(values["compute_s"], 7 * 0.002);
+    EXPECT_GE(values["epoch_s"], values["compute_s"] + values["stall_s"] + values["barrier_s"]);
+    EXPECT_NEAR(values["mb_per_s"] * values["epoch_s"], 49 * 3000 / 1e6, 1e-9);
+    EXPECT_GT(values["au_percent"], 0);
+    EXPECT_LE(values["au_percent"], values["au_net_percent"]);
 }
 
 TEST_F(Suites, EpochEndsWhenAWorkerFails) {
@@ -132,21 +133,27 @@ TEST_F(Suites, EpochEndsWhenAWorkerFails) {
 }
 
 TEST_F(Suites, SeqRandPicksTheLargestFileAndChecksIt) {
-    auto suite = with(seqrand_kind(), {"--reads", "100"})->make(options_);
-    ASSERT_TRUE(suite);
+    const auto suite = with(seqrand_kind(), {"--block-sizes", "64K"})->make(options_);
+    ASSERT_TRUE(suite) << suite.error().message;
+    EXPECT_EQ((*suite)->cases(),
+              (std::vector<std::string>{"read-64k-buffered-pread", "randread-64k-buffered-pread"}));
     const auto metrics = (*suite)->run(0, 1);
     ASSERT_TRUE(metrics) << metrics.error().message;
+    std::vector<std::string> names;
+    for (const auto& metric : *metrics) names.push_back(metric.name);
+    EXPECT_EQ(names, (std::vector<std::string>{"mb_per_s", "reads_per_s", "p50_us", "p99_us", "p999_us"}));
     auto values = by_name(*metrics);
-    EXPECT_GT(values["seq_mb_per_s"], 0);
-    EXPECT_GT(values["rand_reads_per_s"], 0);
-    EXPECT_GE(values["rand_p99_us"], values["rand_p50_us"]);
+    EXPECT_NEAR(values["mb_per_s"] / values["reads_per_s"], 5.0 / 77, 1e-9);  // 77 blocks
+    EXPECT_GT(values["p50_us"], 0);
+    EXPECT_GE(values["p99_us"], values["p50_us"]);
+    EXPECT_GE(values["p999_us"], values["p99_us"]);
     spoil("big");
-    EXPECT_FALSE((*suite)->run(0, 1));
-}
-
-TEST_F(Suites, SeqRandRefusesFilesThatAreMissingOrTooSmall) {
-    EXPECT_FALSE(with(seqrand_kind(), {"--file", "none"})->make(options_));
-    EXPECT_FALSE(with(seqrand_kind(), {"--file", "class_000/00000001.bin"})->make(options_));
+    for (std::size_t which = 0; which < 2; ++which) {
+        const auto wrong = (*suite)->run(which, 1);
+        ASSERT_FALSE(wrong);
+        EXPECT_NE(wrong.error().message.find("big: its content is not what the manifest says"),
+                  std::string::npos);
+    }
 }
 
 TEST(WorkersTest, ReportTheErrorOfAChildAndItsDeath) {
@@ -169,6 +176,14 @@ TEST(WorkersTest, ReportTheErrorOfAChildAndItsDeath) {
     EXPECT_NE(death.error().message.find("signal 9"), std::string::npos);
 }
 
+TEST(WorkersTest, ExceptionInAChildIsItsErrorAndEndsIt) {
+    Workers throwing(1, [](unsigned) -> Result<void> { throw std::runtime_error("no memory left"); });
+    throwing.release();
+    const auto result = throwing.wait();
+    ASSERT_FALSE(result);
+    EXPECT_NE(result.error().message.find("no memory left"), std::string::npos);
+}
+
 TEST(WorkersTest, WaitAtTheGateUntilReleased) {
     Shared<int> count(1);
     Workers workers(4, [&](unsigned) -> Result<void> {
@@ -179,14 +194,6 @@ TEST(WorkersTest, WaitAtTheGateUntilReleased) {
     workers.release();
     ASSERT_TRUE(workers.wait());
     EXPECT_EQ(count[0], 4);
-}
-
-TEST(Statistics, QuantilesLieBetweenNeighbours) {
-    EXPECT_DOUBLE_EQ(median({3, 1, 2}), 2);
-    EXPECT_DOUBLE_EQ(median({4, 1, 2, 3}), 2.5);
-    EXPECT_DOUBLE_EQ(quantile({10, 20}, 0.25), 12.5);
-    EXPECT_DOUBLE_EQ(quantile({7}, 0.99), 7);
-    EXPECT_DOUBLE_EQ(quantile({}, 0.5), 0);
 }
 
 }  // namespace

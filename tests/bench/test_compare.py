@@ -1,0 +1,79 @@
+"""`iobench compare`."""
+
+import json
+
+import pytest
+import synthetic
+
+
+@pytest.fixture
+def files(folder):
+    """Two results of the target tierfs: the second has half the rate and twice the latency."""
+    cells = {("shuffled", "files_per_s"): 2000, ("shuffled", "p99_us"): 300, ("shuffled", "files"): 100}
+    made = []
+    for name, factor in (("new", 1), ("old", 0.5)):
+        made.append(synthetic.write(folder / f"{name}.json", synthetic.table("smallfiles", cells, {"tierfs": factor})))
+    return made
+
+
+def verdicts(finished):
+    rows = json.loads(finished.out)["comparisons"][0]["figures"]
+    return {row["metric"]: row["verdict"] for row in rows}
+
+
+def test_the_verdict_is_about_the_first_file(iobench, files):
+    assert verdicts(iobench("compare", *files, "--json")) == {"files_per_s": "faster", "p99_us": "faster", "files": None}
+    assert verdicts(iobench("compare", *reversed(files), "--json"))["p99_us"] == "slower"
+    assert verdicts(iobench("compare", files[0], files[0], "--json"))["p99_us"] == "no difference"
+
+
+def test_the_table_has_medians_and_a_ratio(iobench, files):
+    lines = iobench("compare", *files).out.splitlines()
+    row = next(line for line in lines if line.startswith("shuffled  files_per_s"))
+    assert row.endswith("faster") and "[" in row
+
+
+def test_fail_if_slower_is_for_continuous_integration(iobench, files):
+    new, old = files
+    iobench("compare", new, old, "--fail-if-slower", 5)
+    finished = iobench("compare", old, new, "--fail-if-slower", 5, expect=3)
+    assert "slower by" in finished.err
+    iobench("compare", old, new, "--fail-if-slower", 400)
+    iobench("compare", old, new, "--fail-if-slower", 75, "--metric", "^files_per_s$")
+
+
+def test_a_pattern_chooses_metrics(iobench, files):
+    assert list(verdicts(iobench("compare", *files, "--json", "--metric", "_us$"))) == ["p99_us"]
+    assert "no case and metric" in iobench("compare", *files, "--metric", "nothing", expect=1).err
+    iobench("compare", *files, "--metric", "(", expect=2)
+
+
+def test_one_file_compares_its_targets(iobench, folder):
+    path = synthetic.write(folder / "all.json", synthetic.smallfiles())
+    names = list(synthetic.TARGETS)
+    content = json.loads(iobench("compare", path, "--json").out)
+    assert [(one["a"]["target"], one["b"]["target"]) for one in content["comparisons"]] == [(names[0], b) for b in names[1:]]
+    assert all(one["paired"] for one in content["comparisons"])
+    content = json.loads(iobench("compare", path, "--json", "--a", names[1], "--b", names[3]).out)
+    assert [(one["a"]["target"], one["b"]["target"]) for one in content["comparisons"]] == [(names[1], names[3])]
+    assert "no target" in iobench("compare", path, "--a", "nobody", expect=1).err
+
+
+def test_it_warns_of_what_makes_the_answer_doubtful(iobench, folder, files):
+    content = json.loads(files[1].read_text())
+    content["host"]["cpus"] = 64
+    content["parameters"]["processes"] = 16
+    content["suite"] = "epoch"
+    content["figures"][0]["values"] = content["figures"][0]["values"][:3]
+    content["disturbances"] = [{"target": "tierfs", "case": "shuffled", "run": 1, "what": "somebody dropped caches"}]
+    finished = iobench("compare", files[0], synthetic.write(folder / "other.json", content))
+    for words in ("hosts", "parameters", "suites", "fewer than 5 runs", "somebody dropped caches"):
+        assert words in finished.err
+    assert iobench("compare", *files).err == ""
+
+
+def test_wrong_usage(iobench, files):
+    iobench("compare", expect=2)
+    iobench("compare", *files, files[0], expect=2)
+    iobench("compare", *files, "--fail-if-slower", "-1", expect=2)
+    assert "missing.json" in iobench("compare", "missing.json", expect=1).err

@@ -1,0 +1,299 @@
+"""The parts of bench/compare-mounts that need no mount: options, figures, ratios, what fio and the proxy say, the plan."""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+from compare_mounts import fio, main, reference, results, statistics, steps, summary  # noqa: E402
+from compare_mounts import options as command_line  # noqa: E402
+from compare_mounts.figures import Figures, figures_of  # noqa: E402
+from lib.datasets import Dataset  # noqa: E402
+from lib.peers import PEERS  # noqa: E402
+from lib.servers import Counted, shaping  # noqa: E402
+
+
+def filled(**values):
+    """Figures of files_per_s in the case c: filled(tierfs={0: 10, 1: 20}, s3fs=...)."""
+    figures = Figures()
+    for target, rounds in values.items():
+        for number, value in rounds.items():
+            figures.add(number, target, "c", "files_per_s", value, "files/s", "higher")
+    return figures
+
+
+def test_quantiles_are_between_neighbours_in_proportion():
+    assert statistics.median([3, 1, 2]) == 2
+    assert statistics.median([4, 1, 2, 3]) == 2.5
+    assert statistics.quantile([0, 10], 0.95) == pytest.approx(9.5)
+    assert statistics.quantile([7], 0.95) == 7
+
+
+def test_an_interval_is_the_same_each_time_and_holds_the_median():
+    values = [10, 12, 11, 30, 9, 11, 10]
+    low, high = statistics.interval(values)
+    assert [low, high] == statistics.interval(values)
+    assert 9 <= low <= statistics.median(values) <= high <= 30
+    assert statistics.interval([5]) == [5, 5]
+    assert statistics.interval([5, 9]) == [5, 9]
+
+
+def test_a_ratio_comes_from_values_of_the_same_round():
+    figures = filled(tierfs={0: 100, 1: 10, 2: 40}, s3fs={0: 50, 1: 5, 2: 20})
+    (ratio,) = figures.ratios()
+    assert (ratio["against"], ratio["times_better"], ratio["ci95"]) == ("s3fs", 2, [2, 2])
+
+
+def test_a_round_that_one_side_lacks_is_no_pair():
+    (ratio,) = filled(tierfs={0: 100, 2: 40}, s3fs={1: 5, 2: 20}).ratios()
+    assert ratio["times_better"] == 2
+
+
+def test_less_is_better_where_the_figure_says_so_and_nothing_is_divided_by_zero():
+    figures = Figures()
+    for target, seconds, requests in (("tierfs", 2.0, 0), ("s3fs", 8.0, 5)):
+        figures.add(0, target, "find", "find_s", seconds, "s", "lower")
+        figures.add(0, target, "find", "requests", requests, "requests", "lower")
+        figures.add(0, target, "find", "files", 7, "files", "neither")
+    (ratio,) = figures.ratios()
+    assert (ratio["metric"], ratio["times_better"]) == ("find_s", 4)
+
+
+def test_a_figure_has_its_values_in_the_order_of_rounds():
+    figures = filled(tierfs={2: 30, 0: 10, 1: 20})
+    (document,) = figures.documents(["tierfs"], lambda case: True)
+    assert document["values"] == [10, 20, 30]
+    assert (document["median"], document["min"], document["max"], document["outliers"]) == (20, 10, 30, [])
+    assert figures.documents(["tierfs"], lambda case: case != "c") == []
+
+
+def test_an_outlier_is_named_by_its_place():
+    figures = filled(tierfs=dict(enumerate([10, 11, 10, 900, 11, 10])))
+    assert figures.documents(["tierfs"], lambda case: True)[0]["outliers"] == [3]
+
+
+@pytest.mark.parametrize("document", [{}, {"format": "iobench", "version": 2, "figures": []},
+                                      {"format": "other", "version": 1, "figures": []}])
+def test_what_is_no_result_file_is_refused(document):
+    with pytest.raises(ValueError, match="not a result file"):
+        figures_of(document)
+
+
+def test_the_command_line_knows_quick_and_full():
+    full, quick = command_line.parse([]), command_line.parse(["--quick"])
+    assert (full.scale, full.runs, full.sample, full.latency, full.rate) == (1, 5, 600, [0, 20], 80_000_000)
+    assert quick.scale < full.scale and quick.runs < full.runs and quick.budget < 10 and full.budget < 60
+    assert full.peers == list(PEERS) and "fio" not in quick.only
+    assert command_line.parse(["--quick", "--runs", "7", "--scale", "tiny"]).runs == 7
+    assert command_line.parse(["--latency", "0,5ms,20"]).latency == [0, 5, 20]
+    assert command_line.parse(["-o", "origin.hedge=0"]).tierfs_options == {"origin.hedge": "0"}
+
+
+@pytest.mark.parametrize("words", [
+    ["--peers", "tierfs,nfs"], ["--peers", "s3fs,s3fs"], ["--only", "nothing"], ["--latency", "fast"], ["--latency", "-1"],
+    ["--latency", "20,20ms"], ["--latency", "nan"], ["--scale", "0"], ["--scale", "11"], ["--runs", "0"], ["--runs", "1.5"],
+    ["--server", "minio"], ["-o", "origin.hedge"], ["--ports", "80"], ["--rate", "-1"]])
+def test_wrong_usage_is_refused(words):
+    with pytest.raises(SystemExit) as ended:
+        command_line.parse(words)
+    assert ended.value.code == 2
+
+
+def test_the_proxy_counts_what_its_log_says():
+    counted = Counted()
+    for line in ("1.0\tGET\t200\t400\t/bench?list-type=2&prefix=a", "1.0\tGET\t206\t100\t/bench/a/b", "1.0\tHEAD\t404\t0\t/bench/x",
+                 "1.0\tGET\t503\t10\t/bench/a/b", "1.0\tPUT\t200\t0\t/bench/y", "1.0\tGET\t499\t30\t/bench/a/c"):
+        counted.add(line, "/")
+    assert (counted.requests, counted.lists, counted.objects, counted.heads, counted.others) == (6, 1, 3, 1, 1)
+    assert (counted.bytes, counted.object_bytes, counted.errors, counted.cancelled) == (540, 140, 1, 1)
+
+
+def test_the_proxy_waits_and_limits_only_where_told():
+    assert shaping(0, 0) == ""
+    assert "sleep(0.02)" in shaping(20, 0) and "limit_rate" not in shaping(20, 0)
+    assert "limit_rate 80000000;" in shaping(20, 80_000_000)
+
+
+def job(name, **changes):
+    return {"jobname": name, "error": 0,
+            "read": {"bw_bytes": 5_000_000, "iops": 50.5, "total_ios": 9,
+                     "clat_ns": {"percentile": {"50.000000": 2000, "99.000000": 7000}}, **changes.pop("read", {})}, **changes}
+
+
+def test_fio_s_figures():
+    found, problems = fio.figures_of({"jobs": [job("a"), job("mixed")]}, "mixed")
+    assert ("fio-mixed-a", "mb_per_s", 5, "MB/s", "higher") in found
+    assert ("fio-mixed", "p99_us", 7, "us", "lower") in found
+    assert problems == []
+
+
+@pytest.mark.parametrize("bad", [job("a", error=5), job("a", read={"total_ios": 0})])
+def test_a_job_of_fio_that_failed_gives_no_figure_and_is_named(bad):
+    found, problems = fio.figures_of({"jobs": [bad, job("b")]}, "seq")
+    assert {figure[0] for figure in found} == {"fio-seq-b"}
+    assert len(problems) == 1 and "fio-seq-a" in problems[0]
+
+
+def test_jobs_of_a_file_of_fio():
+    assert fio.jobs_of("[global]\nbs=4k\n# [no]\n[read-1m]\nrw=read\n[b 10%]\n") == ["read-1m", "b 10%"]
+
+
+def test_fio_reads_files_of_one_size_where_it_reads_small_ones():
+    dataset = Dataset(Path("/nowhere"), 1)
+    told = fio.environment(Path("small-files.fio"), Path("/mnt/x"), dataset)
+    assert (told["DIR"], told["BS"]) == ("/mnt/x/medium", "112640")
+    told = fio.environment(Path("random.fio"), Path("/mnt/x"), dataset)
+    assert (told["DIR"], told["FILE"], told["SIZE"], told["PART"]) == ("/mnt/x", "large/big.bin", str(256 << 20), str(64 << 20))
+    assert "AWS_CA_BUNDLE" not in told
+
+
+def test_samples_of_a_size_are_disjoint_and_as_many_as_there_can_be():
+    whole = steps.size_of(Dataset(Path("/nowhere"), 1))
+    assert whole.samples == {"small-1": 600, "small-4": 600, "medium-4": 600, "medium-epoch": 600}
+    tiny = steps.size_of(Dataset(Path("/nowhere"), 0.001))
+    assert tiny.samples["small-1"] * 2 <= 200 and tiny.samples["medium-4"] * 2 <= 50
+    assert tiny.sequential == 64 << 20
+
+
+def test_every_case_belongs_to_a_part_and_every_step_to_a_group():
+    assert {step.group for step in steps.STEPS} <= set(steps.GROUPS)
+    assert steps.part_of("mount") == steps.part_of("find-cold") == "names"
+    assert steps.part_of("16k-1p-warm") == "smallfiles" and steps.part_of("fio-x") == "fio"
+    assert steps.part_of("large-mount") == "costs"
+    assert len({step.case for step in steps.STEPS}) == len(steps.STEPS)
+
+
+def test_the_full_plan_fits_into_half_an_hour_and_the_quick_one_into_five_minutes():
+    for options, most in ((command_line.parse([]), 2400), (command_line.parse(["--quick"]), 300)):
+        size = steps.size_of(Dataset(Path("/nowhere"), options.scale), options.sample, options.sequential, options.reads)
+        total = sum(steps.group_seconds(group, peer, latency, size) for group in ("files", "large", "random")
+                    for peer in PEERS for latency in options.latency)
+        assert total * options.runs < most
+
+
+def test_references_are_used_only_where_they_hold():
+    assert reference.expected("s3fs", 20, "16k-1p-cold", "files_per_s", "files_per_s", False) == 23
+    assert reference.expected("s3fs", 20, "16k-1p-cold", "p99_us", "files_per_s", True) is None
+    assert reference.expected("s3fs", 5, "16k-1p-cold", "files_per_s", "files_per_s", True) is None
+    assert reference.expected("s3fs", 0, "find-cold", "find_s", "find_s", False) is None
+    assert reference.expected("s3fs", 0, "find-cold", "requests", "find_s", True) == 22150
+    assert reference.expected("native", 0, "seq-cold", "mb_per_s", "mb_per_s", True) is None
+    assert reference.expected("another", 0, "seq-cold", "mb_per_s", "mb_per_s", True) is None
+
+
+def test_a_figure_out_of_range_is_said_with_its_reason(monkeypatch):
+    monkeypatch.setitem(reference.REASONS, ("rclone", "16k-1p-cold"), "because")
+    figures = Figures()
+    figures.add(0, "s3fs", "16k-1p-cold", "files_per_s", 23 * 1.4, "files/s", "higher")
+    figures.add(0, "rclone", "16k-1p-cold", "files_per_s", 43 * 1.6, "files/s", "higher")
+    rows = summary.reference_rows(figures, ["s3fs", "rclone"], 20, False)
+    assert [row[6] for row in rows] == ["", "OUT OF RANGE because"]
+    assert "OUT OF RANGE because" in summary.reference_table(rows)
+
+
+def test_the_table_shows_ratios_below_one_and_gaps():
+    figures = filled(tierfs={0: 10}, native={0: 40})
+    figures.add(0, "tierfs", "mount", "mount_s", 0.5, "s", "lower")
+    monkeyed = [("mount", "mount_s"), ("c", "files_per_s")]
+    kept, summary.HEADLINES = summary.HEADLINES, monkeyed
+    try:
+        lines = summary.figure_table(figures, ["tierfs", "native"]).splitlines()
+    finally:
+        summary.HEADLINES = kept
+    assert lines[1].split() == ["mount", "mount_s", "0.50", "-", "-"]
+    assert lines[2].split() == ["c", "files_per_s", "10", "40", "0.25", "(0.25-0.25)"]
+
+
+def test_a_result_file_is_json_whatever_is_in_it(folder):
+    document = {"format": "iobench", "command": ['a"b\n', "é"], "figures": [{"x": 1}, {"x": [1.5]}], "warnings": [], "n": None}
+    results.write_json(folder / "new" / "r.json", document)
+    assert json.loads((folder / "new" / "r.json").read_text()) == document
+    assert [entry.name for entry in (folder / "new").iterdir()] == ["r.json"]
+
+
+def test_files_of_an_earlier_run_go_and_others_stay(folder):
+    for name in ("compare-mounts-5ms-names.json", "compare-mounts-0ms-names.json", "other.json"):
+        (folder / name).write_text("{}")
+    results.remove_others(folder, [])
+    assert len(list(folder.iterdir())) == 3
+    results.remove_others(folder, [folder / "compare-mounts-0ms-names.json"])
+    assert sorted(entry.name for entry in folder.iterdir()) == ["compare-mounts-0ms-names.json", "other.json"]
+
+
+@pytest.mark.parametrize(("what", "elsewhere"), [
+    ("caches were dropped by somebody else", True), ("the hypervisor gave 12 % of the CPUs to others", True),
+    ("other programs used 40 % of the CPUs, most of it by radosgw (process 12)", False),
+    ("other programs used 40 % of the CPUs, most of it by cc1plus (process 12)", True),
+    ("other programs used 4 % of the CPUs", False)])
+def test_what_the_server_uses_is_no_disturbance(what, elsewhere):
+    assert results.is_from_elsewhere(what) is elsewhere
+
+
+class FakeSession:
+    """Takes `seconds` of a clock of the test's own; fails for the peers in `bad`."""
+
+    seconds, bad, done = 10, (), []
+
+    def __init__(self, _world, figures, line, peer, group, number):
+        self.figures, self.peer, self.group, self.number = figures, peer, group, number
+        self.line, self.documents, self.warnings, self.target = line, [], [], None
+
+    def run(self):
+        FakeSession.clock += self.seconds
+        FakeSession.done.append((self.number, self.peer, self.group))
+        if self.peer in self.bad:
+            raise OSError("no more")
+
+
+@pytest.fixture
+def fake_run(monkeypatch):
+    """A Run whose sessions take time of a fake clock."""
+    monkeypatch.setattr(FakeSession, "clock", 0.0, raising=False)
+    monkeypatch.setattr(FakeSession, "done", [])
+    monkeypatch.setattr(main, "Session", FakeSession)
+    monkeypatch.setattr(main.time, "monotonic", lambda: FakeSession.clock)
+
+    def make(**changes):
+        options = SimpleNamespace(**{"budget": 57, "runs": 3, "peers": ["tierfs", "s3fs"], "only": ["files", "large"], **changes})
+        run = main.Run.__new__(main.Run)
+        line = SimpleNamespace(latency_ms=0, name=lambda: "0 ms")
+        written = []
+        result = SimpleNamespace(take=lambda _: None, write=written.append, warnings=[])
+        run.options, run.began, run.failed = options, 0.0, []
+        run.world = SimpleNamespace(lines=[line], size=steps.size_of(Dataset(Path("/nowhere"), 0.001)))
+        run.figures, run.results = {0: Figures()}, {0: result}
+        return run, result, written
+
+    return make
+
+
+def test_all_peers_come_in_each_round_another_one_first(fake_run):
+    run, result, written = fake_run()
+    assert run.measure()
+    firsts = [next(peer for number, peer, _ in FakeSession.done if number == n) for n in range(3)]
+    assert firsts == ["tierfs", "s3fs", "tierfs"]
+    assert len(FakeSession.done) == 12 and len(written) == 12 and result.warnings == []
+
+
+def test_rounds_for_which_there_is_no_time_are_left_out_and_that_is_said(fake_run):
+    run, result, _ = fake_run(budget=1.9)  # 114 s, 20 of them kept for the end: two rounds of 40 s
+    assert not run.measure()
+    assert {number for number, _, _ in FakeSession.done} == {0, 1} and len(FakeSession.done) == 8
+    assert "rounds 3 to 3 were left out" in result.warnings[0]
+
+
+def test_a_first_round_that_takes_too_long_ends_all_the_same(fake_run):
+    run, result, _ = fake_run(budget=0.75)  # 25 s
+    assert not run.measure()
+    assert len(FakeSession.done) == 3
+    assert "left out" in result.warnings[0]
+
+
+def test_a_mount_that_fails_does_not_stop_the_others(fake_run, monkeypatch):
+    monkeypatch.setattr(FakeSession, "bad", ("tierfs",))
+    run, _, _ = fake_run(runs=1)
+    assert run.measure()
+    assert len(run.failed) == 2 and "no more" in run.failed[0] and len(FakeSession.done) == 4
