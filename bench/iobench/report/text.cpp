@@ -83,7 +83,7 @@ std::string csv_field(std::string_view text) {
 }
 
 std::string gnuplot_string(std::string_view text) {
-    constexpr std::string_view kHarmless = " .,:;+-/=()[]_*";
+    constexpr std::string_view kHarmless = " .,:+-/=()[]_*";
     std::string safe = "'";
     const std::string clean = printable(text);
     for_each_character(clean, [&](std::string_view character) {

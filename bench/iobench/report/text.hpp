@@ -22,7 +22,7 @@ std::string csv_field(std::string_view text);
 std::string printable(std::string_view text);
 
 /// A string of gnuplot's in single quotes, which substitute nothing. Letters, digits, blanks, what is not
-/// ASCII, and .,:;+-/=()[]_* stay; all else becomes "?", since gnuplot takes some for markup, formats or
+/// ASCII, and .,:+-/=()[]_* stay; all else becomes "?", since gnuplot takes some for markup, formats or
 /// commands.
 std::string gnuplot_string(std::string_view text);
 
