@@ -141,6 +141,10 @@ std::string ratio_number(double ratio) {
     return text;
 }
 
+std::string ratio_text(double ratio, double low, double high) {
+    return ratio_number(ratio) + " [" + ratio_number(low) + ", " + ratio_number(high) + "]";
+}
+
 std::string columns(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& right) {
     std::vector<std::size_t> widths(right.size());
     for (const auto& row : rows)

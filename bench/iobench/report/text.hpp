@@ -39,6 +39,9 @@ std::string number(double value);
 /// "14.2".
 std::string ratio_number(double ratio);
 
+/// "0.997 [0.981, 1.012]".
+std::string ratio_text(double ratio, double low, double high);
+
 /// Columns, divided by two blanks, of rows that all have as many cells as the first. Columns whose `right` is
 /// set are set flush right.
 std::string columns(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& right);
