@@ -15,7 +15,7 @@ def read_shuffled(bench, folder, deadline, manifest, check=True, drop="none"):
     With a manifest each file's content is checked. None when it failed and `check` is false."""
     result = bench.folder / f"epoch-{folder.name}.json"
     result.unlink(missing_ok=True)
-    command = [bench.options.iobench, "run", "--suite", "smallfiles", "--path", folder, "--processes", 4, "--runs", 1,
+    command = [bench.options.iobench, "run", "--suite", "smallfiles", "--access", "shuffled", "--path", folder, "--processes", 4, "--runs", 1,
                "--seed", next(_seeds), "--drop-caches", drop, "--json", result]
     if manifest:
         command += ["--verify", manifest]
