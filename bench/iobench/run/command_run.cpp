@@ -95,6 +95,8 @@ Result<Json> run_case(const Request& request, Suite& suite, std::size_t which, c
     }
     report["summary"] = summarize(runs);
     print(request, name, report["summary"]);
+    report["remarks"] = suite.remarks(runs.back());
+    for (const auto& remark : suite.remarks(runs.back())) std::printf("%s\n", remark.c_str());
     return report;
 }
 
@@ -133,10 +135,6 @@ Result<void> run(Request& request) {
         auto done = run_case(request, **suite, which, cases[which]);
         if (!done) return fail(done.error().within(request.suite));
         report["cases"].push_back(std::move(*done));
-        for (const auto& remark : (*suite)->remarks()) {
-            std::printf("%s\n", remark.c_str());
-            report["warnings"].push_back(remark);
-        }
     }
     if (request.json.empty()) return {};
     const std::string text = report.dump(2) + "\n";

@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <fstream>
 #include <numeric>
 #include <unordered_set>
 
@@ -79,11 +81,41 @@ class Adder {
     std::unordered_map<std::string, std::uint32_t> numbers_;
 };
 
+Result<FoundFile> look_at(const std::string& directory, const std::string& name) {
+    const std::string path = directory + "/" + name;
+    struct stat attributes {};
+    if (::lstat(path.c_str(), &attributes) != 0) return fail(system_error(errno, path));
+    if (!S_ISREG(attributes.st_mode)) return fail(EINVAL, path + ": is not a regular file");
+    return FoundFile{name, static_cast<std::uint64_t>(attributes.st_size)};
+}
+
+/// The files that a list names: no directory is listed, which on some file systems asks for every file in it.
+Result<std::vector<FoundFile>> named_in(const std::string& list, const std::string& directory) {
+    std::ifstream file(list);
+    if (!file) return fail(system_error(errno, list));
+    std::vector<FoundFile> found;
+    for (std::string line; std::getline(file, line);) {
+        if (line.empty()) continue;
+        if (leaves_dataset(line)) return fail(EINVAL, list + ": " + line + ": is not below the directory");
+        auto one = look_at(directory, line);
+        if (!one) return fail(one.error().within(list));
+        found.push_back(std::move(*one));
+    }
+    if (file.bad()) return fail(EIO, list + ": cannot be read");
+    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
+    const auto twice = std::adjacent_find(found.begin(), found.end(),
+                                          [](const auto& a, const auto& b) { return a.path == b.path; });
+    if (twice != found.end()) return fail(EINVAL, list + ": names " + twice->path + " twice");
+    return found;
+}
+
 Result<void> add_files(const RunOptions& options, const Hashes& hashes, Adder& adder) {
-    const auto found = walk(options.path);
+    const std::string& list = options.samples.list;
+    const auto found = list.empty() ? walk(options.path) : named_in(list, options.path);
     if (!found) return fail(found.error());
     std::unordered_set<std::string> packs{std::string(kShardIndex), std::string(kRecordIndex)};
-    const auto shards = hashes.index(options.path, kShardIndex);
+    const auto shards =
+        list.empty() ? hashes.index(options.path, kShardIndex) : Result<std::optional<Index>>(std::nullopt);
     if (!shards) return fail(shards.error());
     if (*shards)
         for (const auto& entry : **shards) packs.insert(entry.file);
@@ -117,9 +149,11 @@ Result<SampleSet> find_samples(const RunOptions& options) {
     if (!hashes) return fail(hashes.error());
     SampleSet set;
     Adder adder(options, set);
-    const auto records = hashes->index(options.path, kRecordIndex);
+    const bool whole = !options.samples.list.empty() || options.samples.record_size != 0;
+    const auto records =
+        whole ? Result<std::optional<Index>>(std::nullopt) : hashes->index(options.path, kRecordIndex);
     if (!records) return fail(records.error());
-    if (*records && options.samples.record_size == 0) {
+    if (*records) {
         adder.add(**records, hashes->given());
     } else if (auto added = add_files(options, *hashes, adder); !added) {
         return fail(added.error());
@@ -131,6 +165,7 @@ Result<SampleSet> find_samples(const RunOptions& options) {
 }
 
 Result<std::optional<SampleSet>> find_packed(const RunOptions& options) {
+    if (!options.samples.list.empty()) return std::nullopt;
     const auto hashes = Hashes::of(options);
     if (!hashes) return fail(hashes.error());
     const auto index = hashes->index(options.path, kShardIndex);

@@ -30,7 +30,9 @@ struct SampleSet {
 /// The samples of options.path up to options.samples.max_file bytes, with their hashes where options.manifest
 /// is given. Where the dataset has an index of records (kRecordIndex) its entries are the samples, and with
 /// options.samples.record_size every file's consecutive pieces of that size; otherwise the files, without tar
-/// shards and indexes. ENOENT when there is none.
+/// shards and indexes. With options.samples.list only the files that it names, and no directory is listed:
+/// paths relative to options.path, one a line, each at most once; EINVAL for one that leads elsewhere. ENOENT
+/// when there is none.
 Result<SampleSet> find_samples(const RunOptions& options);
 
 /// The same samples where they lie in tar shards, in the order of the index (kShardIndex); none when the

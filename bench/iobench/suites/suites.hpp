@@ -19,6 +19,7 @@ namespace tierfs::iobench {
 struct SampleOptions {
     std::uint64_t files = 0;           ///< at most so many of the shuffled samples; 0: all
     std::uint64_t max_file = 4 << 20;  ///< bytes; larger samples are left out
+    std::string list;                  ///< a file that names those to read, a path a line; empty: all
     std::uint64_t record_size = 0;     ///< bytes; 0: a sample is a file, or what an index says
 };
 
@@ -70,8 +71,13 @@ class Suite {
     /// same order.
     virtual Result<Metrics> run(std::size_t which, std::uint64_t seed) = 0;
 
-    /// What the last run has to say beside its figures, in sentences: printed, and kept with the result.
-    [[nodiscard]] virtual std::vector<std::string> remarks() const { return {}; }
+    /// What a reader of these figures of a run has to know beside them, in sentences: printed, and kept with
+    /// the result. A function of the figures and the options alone, since the run itself may have been
+    /// another process.
+    [[nodiscard]] virtual std::vector<std::string> remarks(const Metrics& metrics) const {
+        static_cast<void>(metrics);
+        return {};
+    }
 };
 
 /// A suite's name, its options on the command line, and how it is made from them. The parser writes into the

@@ -25,6 +25,10 @@ void TrainerCommandLine::add_samples(CLI::App& app, SampleOptions& samples) {
     app.add_option("--files", samples.files,
                    "smallfiles, epoch, depth: read at most so many samples, of the shuffled ones; 0: all")
         ->capture_default_str();
+    app.add_option(
+        "--list", samples.list,
+        "smallfiles, epoch, depth: read only the files that this file names, a path below --path a line; no "
+        "directory is then listed, and shards and records are left alone");
     app.add_option("--max-file", samples.max_file,
                    "smallfiles, epoch, depth: leave larger samples out; default 4M, with --preset 2G")
         ->transform(CLI::AsSizeValue(false))
@@ -116,6 +120,7 @@ nlohmann::ordered_json TrainerCommandLine::parameters(const RunOptions& options)
     const TrainerOptions& trainer = options.trainer;
     nlohmann::ordered_json json = {{"files", options.samples.files},
                                    {"max_file", options.samples.max_file},
+                                   {"list", options.samples.list},
                                    {"record_size", options.samples.record_size},
                                    {"batch", trainer.batch},
                                    {"prefetch", trainer.prefetch},
@@ -126,6 +131,7 @@ nlohmann::ordered_json TrainerCommandLine::parameters(const RunOptions& options)
                                    {"keep_last", trainer.keep_last}};
     const Preset* preset = find_preset(options.preset);
     if (preset == nullptr) return json;
+    json["preset"] = options.preset;
     json["scale"] = scale_;
     json["au_bar_percent"] = trainer.au_bar_percent;
     json["preset_source"] = "mlcommons/storage: " + std::string(preset->source);
