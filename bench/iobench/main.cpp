@@ -13,6 +13,8 @@ int main(int argc, char** argv) {
         add_gen(app, status);
         add_verify(app, status);
         add_run(app, status);
+        add_compare(app, status);
+        add_report(app, status);
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;

@@ -170,6 +170,8 @@ def parse_gtest(outcome):
 class Mounts(Suite):
     """pytest in tests/mount, with the daemon of one build."""
 
+    program = "tierfs"  # without which there is nothing to test
+
     def __init__(self, preset, budget, pattern, marks, slowness, full):
         super().__init__(f"mount-{preset}", budget, f"mount tests with the {preset} build")
         self.preset, self.pattern, self.marks, self.needs = preset, pattern, marks, (preset,)
@@ -177,7 +179,7 @@ class Mounts(Suite):
         self.tests = TOP / "tests/mount"
 
     def execute(self, results, failed_builds):
-        program = TOP / "build" / self.preset / "tierfs"
+        program = TOP / "build" / self.preset / self.program
         if not program.exists():
             results.add(self.name, "all", "failed", f"there is no {program}")
             return
@@ -188,7 +190,7 @@ class Mounts(Suite):
             words += ["-m", self.marks]
         if self.pattern:
             words += ["-k", self.pattern]
-        outcome = self.call(words, env=self.environment(program), cwd=self.tests, grace=120)
+        outcome = self.call(words, env=self.environment(program.with_name("tierfs")), cwd=self.tests, grace=120)
         if report.exists():
             self.add_report(results, report)
         if outcome.status is None:
@@ -199,6 +201,7 @@ class Mounts(Suite):
 
     def environment(self, program):
         env = {**os.environ, "TIERFS_TEST_BINARY": str(program), "TIERFS_TEST_SLOWNESS": str(self.slowness),
+               "TIERFS_TEST_IOBENCH": str(program.with_name("iobench")),
                "TIERFS_TEST_BUILD": self.preset, "PYTHONDONTWRITEBYTECODE": "1"}
         if self.full:
             env["TIERFS_TEST_FULL"] = "1"
@@ -225,3 +228,14 @@ class Mounts(Suite):
         slow = [f"{name} {seconds:.0f} s" for seconds, name in sorted(cases, reverse=True)[:5] if seconds >= 5]
         if slow:
             say(f"{self.name}: slowest: {', '.join(slow)}")
+
+
+class Bench(Mounts):
+    """pytest in tests/bench, with the iobench of one build."""
+
+    program = "iobench"
+
+    def __init__(self, preset, budget, pattern, slowness, full):
+        super().__init__(preset, budget, pattern, "", slowness, full)
+        self.name, self.what = f"bench-{preset}", f"tests of iobench with the {preset} build"
+        self.tests = TOP / "tests/bench"

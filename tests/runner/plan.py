@@ -2,12 +2,15 @@
 
 from faults import Faults, Matrix
 from fuzz import Fuzz, names
-from kinds import Build, Format, Mounts, Mutations, Unit
+from kinds import Bench, Build, Format, Mounts, Mutations, Unit
 from tidy import Tidy
 
 ASAN = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:disable_coredump=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
 # Debian's libraries are not instrumented: without this RocksDB gives false reports, with it our own races are found.
 TSAN = {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1:second_deadlock_stack=1"}
+
+# What runs for a pattern that names no suite.
+PATTERN_SUITES = ("unit-asan", "bench-asan", "mount-asan")
 
 
 def plan(options):
@@ -16,7 +19,7 @@ def plan(options):
         return everything
     named = [suite for suite in everything if options.filter in suite.name]
     if not named:  # a pattern for tests: they run with the first sanitizer alone
-        named = [suite for suite in all_suites(options, options.filter) if suite.name in ("unit-asan", "mount-asan")]
+        named = [suite for suite in all_suites(options, options.filter) if suite.name in PATTERN_SUITES]
     builds = {need for suite in named for need in suite.needs}
     return [suite for suite in everything if suite.name.startswith("build-") and suite.name[6:] in builds
             and suite.name not in [one.name for one in named]] + named
@@ -30,6 +33,7 @@ def all_suites(options, pattern):
         Build("asan", ("tierfs", "iobench", "unit_tests", *(f"fuzz_{name}" for name in names())), 960,
               options.jobs),
         Unit("asan", 300 * times, pattern, ASAN, options.full),
+        Bench("asan", 120 * times, pattern, 3, options.full),
         Mounts("asan", 720 * times, pattern, "not release_only", 3, options.full),
         Fuzz(options.full, options.jobs, ASAN),
         # With AddressSanitizer: what a broken reply or a request that is cut leaves behind is memory used too late, which

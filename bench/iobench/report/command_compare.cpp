@@ -1,0 +1,217 @@
+#include <regex.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "bench/iobench/command.hpp"
+#include "bench/iobench/report/comparison.hpp"
+#include "bench/iobench/report/text.hpp"
+
+namespace tierfs::iobench {
+
+namespace {
+
+constexpr int kSlowerStatus = 3;
+
+struct Request {
+    std::vector<std::string> files;
+    std::string a, b, metric;
+    bool json = false;
+    std::optional<double> fail_if_slower;  ///< percent
+};
+
+/// The C library's and not std::regex, which needs stack for each character of what it searches.
+class Pattern {
+  public:
+    /// Throws CLI::ValidationError.
+    explicit Pattern(const std::string& text) {
+        const int error = regcomp(&compiled_, text.c_str(), REG_EXTENDED | REG_NOSUB);
+        if (error == 0) return;
+        char what[200];
+        regerror(error, &compiled_, what, sizeof what);
+        throw CLI::ValidationError(text, what);
+    }
+    ~Pattern() { regfree(&compiled_); }
+    Pattern(const Pattern&) = delete;
+    Pattern& operator=(const Pattern&) = delete;
+    [[nodiscard]] bool is_in(const std::string& text) const {
+        return regexec(&compiled_, text.c_str(), 0, nullptr, 0) == 0;
+    }
+
+  private:
+    regex_t compiled_{};
+};
+
+bool has_target(const NamedResult& result, const std::string& name) {
+    const auto& targets = result.file.targets;
+    return std::any_of(targets.begin(), targets.end(),
+                       [&](const auto& target) { return target.name == name; });
+}
+
+/// The target that the option asks for, else the first.
+Result<std::string> chosen_target(const NamedResult& result, const std::string& asked) {
+    if (result.file.targets.empty()) return fail(EINVAL, result.name + ": has no targets");
+    if (asked.empty()) return result.file.targets.front().name;
+    if (has_target(result, asked)) return asked;
+    return fail(EINVAL, result.name + ": has no target " + printable(asked));
+}
+
+using Comparisons = Result<std::vector<Comparison>>;
+
+Comparisons within(const NamedResult& result, const Request& request) {
+    const auto a = chosen_target(result, request.a);
+    if (!a) return fail(a.error());
+    if (!request.b.empty() && !has_target(result, request.b))
+        return fail(EINVAL, result.name + ": has no target " + printable(request.b));
+    std::vector<Comparison> comparisons;
+    for (const auto& target : result.file.targets)
+        if (target.name != *a && (request.b.empty() || request.b == target.name))
+            comparisons.push_back(compare({&result, *a}, {&result, target.name}));
+    if (comparisons.empty())
+        return fail(EINVAL, result.name + ": has one target; name a second file to compare it with");
+    return comparisons;
+}
+
+/// Targets of the same name; the first of each where no name is in both, or those that were asked for.
+Comparisons between(const NamedResult& one, const NamedResult& other, const Request& request) {
+    std::vector<Comparison> comparisons;
+    if (request.a.empty() && request.b.empty())
+        for (const auto& target : one.file.targets)
+            if (has_target(other, target.name))
+                comparisons.push_back(compare({&one, target.name}, {&other, target.name}));
+    if (!comparisons.empty()) return comparisons;
+    const auto a = chosen_target(one, request.a);
+    if (!a) return fail(a.error());
+    const auto b = chosen_target(other, request.b);
+    if (!b) return fail(b.error());
+    comparisons.push_back(compare({&one, *a}, {&other, *b}));
+    return comparisons;
+}
+
+void keep_metrics(std::vector<Comparison>& comparisons, const std::string& pattern) {
+    if (pattern.empty()) return;
+    const Pattern wanted(pattern);
+    for (auto& comparison : comparisons)
+        std::erase_if(comparison.rows, [&](const Row& row) { return !wanted.is_in(row.metric); });
+}
+
+std::string label(const Side& side, bool with_file) {
+    return printable(side.target + (with_file ? " of " + side.result->name : ""));
+}
+
+void print(const Comparison& comparison) {
+    std::printf("A: %s\nB: %s\n%s\n\n", label(comparison.a, !comparison.paired).c_str(),
+                label(comparison.b, !comparison.paired).c_str(),
+                comparison.paired ? "Paired by round." : "Not paired.");
+    std::vector<std::vector<std::string>> table = {
+        {"case", "metric", "unit", "A", "B", "A/B [95 %]", "A is"}};
+    for (const auto& row : comparison.rows) {
+        const auto& ratio = row.ratio;
+        const std::string shown = !ratio ? "-"
+                                  : row.runs >= 2
+                                      ? ratio_text(ratio->value, ratio->interval[0], ratio->interval[1])
+                                      : number(ratio->value);
+        table.push_back({printable(row.test), printable(row.metric), printable(row.unit), number(row.a),
+                         number(row.b), shown, to_string(row.verdict)});
+    }
+    std::fputs(columns(table, {false, false, false, true, true, true, false}).c_str(), stdout);
+    for (const auto& [side, names] : {std::pair{"A", &comparison.only_a}, {"B", &comparison.only_b}})
+        if (!names->empty())
+            std::printf("Only %s has %zu more, the first: %s\n", side, names->size(),
+                        printable(names->front()).c_str());
+    std::printf("\n");
+}
+
+int status_of(const std::vector<Comparison>& comparisons, double percent) {
+    for (const auto& comparison : comparisons)
+        for (const auto& row : comparison.rows)
+            if (row.verdict == Verdict::slower && row.percent_slower() > percent) {
+                std::fprintf(stderr, "iobench: %s %s: slower by %s %%, more than %s %%\n",
+                             printable(row.test).c_str(), printable(row.metric).c_str(),
+                             number(row.percent_slower()).c_str(), number(percent).c_str());
+                return kSlowerStatus;
+            }
+    return 0;
+}
+
+Result<int> run(const Request& request) {
+    std::vector<NamedResult> results;
+    for (const auto& path : request.files) {
+        auto file = read_result(path);
+        if (!file) return fail(file.error());
+        results.push_back({path, std::move(*file)});
+    }
+    auto comparisons =
+        results.size() == 1 ? within(results[0], request) : between(results[0], results[1], request);
+    if (!comparisons) return fail(comparisons.error());
+    keep_metrics(*comparisons, request.metric);
+    if (std::all_of(comparisons->begin(), comparisons->end(), [](const auto& c) { return c.rows.empty(); }))
+        return fail(EINVAL, "no case and metric is on both sides");
+
+    std::vector<std::string> warnings;
+    if (results.size() == 2) warnings = differences(results[0], results[1]);
+    for (const auto& result : results)
+        for (auto& doubt : doubts(result)) warnings.push_back(std::move(doubt));
+    if (request.json) {
+        const auto json = to_json(*comparisons, warnings);
+        std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    } else {
+        for (const auto& comparison : *comparisons) print(comparison);
+    }
+    for (const auto& warning : warnings)
+        std::fprintf(stderr, "iobench: warning: %s\n", printable(warning).c_str());
+    return status_of(*comparisons, request.fail_if_slower.value_or(std::numeric_limits<double>::infinity()));
+}
+
+std::string check_regex(const std::string& pattern) {
+    const Pattern compiles(pattern);
+    return "";
+}
+
+constexpr const char* kFooter = R"(
+One file: its first target (or --a) is A, each other one (or --b) is B; value i of both was taken in round i, and the
+ratios are paired. Two files: targets of the same name are compared, without one the first of each, and the ratios are
+not paired. A/B is the ratio of the medians (paired: the median of the rounds' ratios) with its bootstrap 95 %
+interval. The verdict is about A: "faster" when the interval excludes 1 on the side that is better (more of a rate, less
+of a time or of requests), "slower" on the other side, else "no difference"; "-" where neither is better. To see what a
+change did, give the new result first.
+
+Warnings go to standard error: other hosts, parameters or suites, fewer than 5 runs, disturbances.
+
+Exit status: 0 compared, 1 failed (a file could not be read, nothing to compare), 2 wrong usage, 3 slower by more than
+--fail-if-slower allows.)";
+
+}  // namespace
+
+void add_compare(CLI::App& app, int& status) {
+    auto request = std::make_shared<Request>();
+    auto* compare_app =
+        app.add_subcommand("compare", "Ratios of two results, or of the targets of one, with a verdict");
+    compare_app->add_option("FILES", request->files, "one or two files that iobench run --json wrote")
+        ->required()
+        ->expected(1, 2);
+    compare_app->add_option("--a", request->a, "the target of the first file that is A")
+        ->option_text("TARGET");
+    compare_app->add_option("--b", request->b, "the target of the last file that is B")
+        ->option_text("TARGET");
+    compare_app
+        ->add_option("--metric", request->metric, "only metrics that this (POSIX extended) is found in")
+        ->check(CLI::Validator(check_regex, "REGEX"));
+    compare_app->add_flag("--json", request->json, "print JSON");
+    compare_app
+        ->add_option("--fail-if-slower", request->fail_if_slower,
+                     "exit with status 3 when a verdict is slower and the ratio worse by more than this")
+        ->check(CLI::Range(0.0, 1e6))
+        ->option_text("PERCENT");
+    compare_app->footer(kFooter);
+    compare_app->callback([request, &status] {
+        const auto done = run(*request);
+        status = done ? *done : complain(done.error().message);
+    });
+}
+
+}  // namespace tierfs::iobench

@@ -1,0 +1,101 @@
+"""Steps b (warm epochs), c (one large file, cold) and d (find)."""
+
+import statistics
+import time
+
+from lib import host
+from lib.datasets import BUCKET
+from lib.process import run
+from lib.report import Row, at_least, figure
+
+from .measure import get_in_parallel, read_sequentially, read_shuffled
+
+
+def step_b(bench, deadline):
+    """Shuffled epochs with a dropped page cache, tierfs and native XFS in turns."""
+    trees = (bench.dataset.small, bench.dataset.medium)
+    native = {tree.name: [] for tree in trees}
+    ours = {tree.name: [] for tree in trees}
+
+    def measure(root, into):
+        for tree in trees:
+            into[tree.name].append(read_shuffled(bench, root / tree.name, deadline, None, drop="page"))
+
+    for tree in trees:  # names and inodes are warm on both sides: only the page cache is dropped
+        read_shuffled(bench, bench.native.mountpoint / tree.name, deadline, None)
+    if bench.options.without_tierfs:
+        for _ in range(bench.options.rounds):
+            measure(bench.native.mountpoint, native)
+        return [figure("b", f"native XFS, {tree.size >> 10} KiB", native[tree.name], "files/s") for tree in trees]
+    with bench.tierfs(bench.server, bench.empty_cache(), deadline) as mount:
+        for tree in trees:
+            read_shuffled(bench, mount.mountpoint / tree.name, deadline, bench.dataset.manifest(tree))
+        for _ in range(bench.options.rounds):
+            measure(bench.native.mountpoint, native)
+            measure(mount.mountpoint, ours)
+        mount.unmount(deadline)
+    return [at_least("b", f"warm epoch, {tree.size >> 10} KiB", ours[tree.name], "files/s", native[tree.name],
+                     "native XFS", bench.options.targets[f"warm-{tree.name}"]) for tree in trees]
+
+
+def step_c(bench, deadline):
+    """One large file from the server: read in order through a fresh mount, and by 8 curls onto the same disk."""
+    dataset, curl, ours, rows = bench.dataset, [], [], []
+    url = f"{bench.server.endpoint}/{BUCKET}/{dataset.large}"
+    for _ in range(bench.options.rounds):
+        host.drop_caches(3)
+        curl.append(get_in_parallel(url, dataset.large_bytes, bench.nvme.mountpoint / "curl", deadline))
+        if bench.options.without_tierfs:
+            continue
+        cache = bench.empty_cache()
+        host.drop_caches(3)
+        with bench.tierfs(bench.server, cache, deadline) as mount:
+            ours.append(read_sequentially(mount.mountpoint / dataset.large, deadline))
+            mount.unmount(deadline)
+    if ours:
+        rows.append(at_least("c", "cold sequential read", ours, "MB/s", curl, "8 x curl", bench.options.targets["cold"]))
+    else:
+        rows.append(figure("c", "8 parallel GETs by curl", curl, "MB/s"))
+    return rows
+
+
+def find(bench, mount, who, deadline):
+    """Requests and seconds of one find that asks for every file's size."""
+    mark = bench.proxy.mark()
+    start = time.monotonic()
+    text = run(["find", mount.mountpoint, "-type", "f", "-printf", "%s %p\n"], deadline)[1]
+    seconds = time.monotonic() - start
+    bench.dataset.check_listing(mount.mountpoint, text, who)
+    return bench.proxy.since(mark).requests, seconds
+
+
+def step_d(bench, deadline):
+    """find on fresh mounts with empty caches, requests counted at the proxy."""
+    requests, seconds, rows = {}, {}, []
+    for _ in range(bench.options.rounds):
+        for who in ("tierfs", "rclone", "s3fs"):
+            if who == "tierfs" and bench.options.without_tierfs:
+                continue
+            cache = bench.empty_cache()
+            host.drop_caches(3)
+            opened = bench.tierfs(bench.proxy, cache, deadline) if who == "tierfs" else \
+                bench.peer(who, bench.proxy, deadline)
+            with opened as mount:
+                counted, spent = find(bench, mount, who, deadline)
+            requests.setdefault(who, []).append(counted)
+            seconds.setdefault(who, []).append(spent)
+    ours = (requests.pop("tierfs", None), seconds.pop("tierfs", None))
+    if ours[0] is not None:
+        most, value = bench.options.targets["find-requests"], statistics.median(ours[0])
+        rows.append(Row("d", "find, requests", value, "", None, "", f"< {most:g}", value < most, [ours[0]]))
+    for peer in requests:
+        if ours[0] is None:
+            rows += [figure("d", f"find, requests, {peer}", requests[peer], ""),
+                     figure("d", f"find, seconds, {peer}", seconds[peer], "s")]
+            continue
+        rows.append(figure("d", f"find, requests of {peer}", requests[peer], ""))
+        share = bench.options.targets[f"find-{peer}"]
+        value, other = statistics.median(ours[1]), statistics.median(seconds[peer])
+        rows.append(Row("d", "find, seconds", value, "s", other, peer, f"ratio <= {share:g}", value <= share * other,
+                        [ours[1], seconds[peer]]))
+    return rows
