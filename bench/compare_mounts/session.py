@@ -127,6 +127,8 @@ class Session:
         words = ["--suite", step.kind, "--path", mount.mountpoint / step.sample.partition("-")[0],
                  "--list", self.world.sample_list(step.sample)]
         if step.kind == "epoch":
-            words += ["--batch", EPOCH_BATCH, "--compute", EPOCH_COMPUTE_MS]
+            words += ["--batch", EPOCH_BATCH, "--compute", EPOCH_COMPUTE_MS, "--keep-last"]
+        else:
+            words += ["--access", "shuffled"]
         return words
 
