@@ -146,6 +146,8 @@ class Session:
         words = ["--suite", step.kind, "--path", mount.mountpoint / step.sample.partition("-")[0],
                  "--list", self.world.sample_list(step.sample), "--processes", step.processes]
         if step.kind == "epoch":
-            return words + ["--batch", EPOCH_BATCH, "--compute", EPOCH_COMPUTE_MS]
-        return words + ["--access", "shuffled"]
+            words += ["--batch", EPOCH_BATCH, "--compute", EPOCH_COMPUTE_MS, "--keep-last"]
+        else:
+            words += ["--access", "shuffled"]
+        return words
 

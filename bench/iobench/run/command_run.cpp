@@ -42,6 +42,7 @@ struct Request {
     RunPlan plan;
     RunOptions options;
     TrainerCommandLine trainer;
+    DatasetRule rule;  ///< of a preset; else without text
     std::vector<std::unique_ptr<SuiteKind>> kinds = suite_kinds();
 
     [[nodiscard]] const SuiteKind& kind() const {
@@ -71,7 +72,7 @@ std::vector<std::string> command_line() {
 }
 
 /// Whether the reads that are measured reach the device.
-std::string rule_of(DropCaches drop) {
+std::string drop_rule(DropCaches drop) {
     switch (drop) {
         case DropCaches::page:
             return "page cache dropped before each run (--drop-caches page)";
@@ -93,20 +94,7 @@ std::optional<std::string> taken(Json& parameters, const char* name) {
     return text;
 }
 
-/// A preset's defaults, and the rule that keeps its figures from being the page cache's.
-Result<DatasetRule> settle(Request& request) {
-    if (auto applied = request.trainer.apply_preset(request.options); !applied) return fail(applied.error());
-    const bool reads_samples =
-        request.suite == "smallfiles" || request.suite == "epoch" || request.suite == "depth";
-    if (!reads_samples) return DatasetRule{rule_of(request.options.drop), "", request.options.drop};
-    RunOptions options = request.options;
-    options.path = parse_named(request.path).value;
-    auto rule = dataset_rule(options);
-    if (rule) request.options.drop = rule->drop;
-    return rule;
-}
-
-ResultFile begin_result(const Request& request, const DatasetRule& rule) {
+ResultFile begin_result(const Request& request) {
     ResultFile result;
     result.tierfs = TIERFS_VERSION;
     result.command = command_line();
@@ -114,8 +102,9 @@ ResultFile begin_result(const Request& request, const DatasetRule& rule) {
     result.suite = request.suite;
     result.parameters = parameters(request);
     result.preset = taken(result.parameters, "preset");
-    result.dataset_rule = taken(result.parameters, "dataset_rule").value_or(rule.text);
-    if (!rule.warning.empty()) result.warnings.push_back(rule.warning);
+    result.dataset_rule = taken(result.parameters, "dataset_rule").value_or(drop_rule(request.options.drop));
+    if (!request.rule.text.empty()) result.dataset_rule = request.rule.text;
+    if (!request.rule.warning.empty()) result.warnings.push_back(request.rule.warning);
     result.host = host_facts();
     if (const double load = load_average(); load > kLoad) {
         char text[120];
@@ -135,15 +124,25 @@ Result<void> check_writable(const std::string& path) {
     return {};
 }
 
+/// What the preset says, and the rule that keeps its figures from being the page cache's. Without a preset no
+/// directory is listed for it.
+Result<void> settle_preset(Request& request) {
+    if (request.options.preset.empty()) return {};
+    if (auto applied = request.trainer.apply_preset(request.options); !applied) return applied;
+    RunOptions first = request.options;
+    first.path = parse_named(request.path).value;
+    auto rule = dataset_rule(first);
+    if (!rule) return fail(rule.error());
+    request.rule = std::move(*rule);
+    request.options.drop = request.rule.drop;
+    std::printf("%s\n", request.rule.text.c_str());
+    return {};
+}
+
 /// The exit status.
-int run(Request& request, bool warm_up_given) {
+int run(const Request& request) {
     if (auto writable = check_writable(request.json); !writable) return complain(writable.error().message);
-    const auto rule = settle(request);
-    if (!rule) return complain(rule.error().message);
-    if (!warm_up_given) request.plan.warm_up = request.options.drop == DropCaches::none ? 1 : 0;
-    std::printf("%s\n", rule->text.c_str());
-    if (!rule->warning.empty()) std::fprintf(stderr, "iobench: warning: %s\n", rule->warning.c_str());
-    ResultFile result = begin_result(request, *rule);  // the load before anything was measured
+    ResultFile result = begin_result(request);  // the load before anything was measured
     auto targets = make_targets(request.targets, request.kind(), request.options,
                                 [](const std::string& path) { return measure_peak(path); });
     if (!targets) return complain(targets.error().message);
@@ -254,8 +253,14 @@ void add_run(CLI::App& app, int& status) {
     run_app->callback([request, run_app, &status] {
         auto& paths = request->targets.paths;
         paths.insert(paths.begin(), request->path);
+        if (auto settled = settle_preset(*request); !settled) {
+            status = complain(settled.error().message);
+            return;
+        }
+        if (run_app->count("--warm-up") == 0)
+            request->plan.warm_up = request->options.drop == DropCaches::none ? 1 : 0;
         request->plan.progress = isatty(STDERR_FILENO) == 1;
-        status = run(*request, run_app->count("--warm-up") != 0);
+        status = run(*request);
     });
 }
 

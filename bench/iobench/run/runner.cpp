@@ -97,6 +97,7 @@ Result<void> Runner::run(Interruption& stop, ResultFile& result) {
         progress.end();
     }
     add_figures(result);
+    add_remarks(result);
     add_daemons(result);
     result.complete = done.has_value();
     return done;
@@ -175,6 +176,16 @@ void Runner::add_figures(ResultFile& result) const {
                     [](const Record& record) { return record.daemon_cpu_s / *gib_of(record.outcome); });
         }
     }
+}
+
+void Runner::add_remarks(ResultFile& result) const {
+    for (const auto& test : cases_)
+        for (std::size_t i = 0; i < targets_.size(); ++i) {
+            if (test.records[i].empty()) continue;
+            const Metrics& last = test.records[i].back().outcome.metrics;
+            for (const auto& remark : targets_[i].suite->remarks(last))
+                result.warnings.push_back(test.name + ", " + targets_[i].description.name + ": " + remark);
+        }
 }
 
 void Runner::add_daemons(ResultFile& result) const {

@@ -72,6 +72,7 @@ class Runner {
     void look_for_disturbances(const Turn& turn, const MachineState& before, const Record& record,
                                ResultFile& result);
     void add_figures(ResultFile& result) const;
+    void add_remarks(ResultFile& result) const;  ///< of each case's last run
     void add_daemons(ResultFile& result) const;
 
     RunPlan plan_;

@@ -24,47 +24,44 @@ class EpochSuite : public Suite {
             epochs.push_back(std::move(*record));
         }
         const double mean = static_cast<double>(set_.bytes()) / static_cast<double>(set_.samples.size());
-        auto metrics = trainer_metrics(epochs, options_.trainer.batch, mean);
-        note(metrics);
-        return metrics;
+        return trainer_metrics(epochs, options_.trainer.batch, mean);
     }
 
-    [[nodiscard]] std::vector<std::string> remarks() const override { return remarks_; }
-
-  private:
-    /// What the figures of the last run do not say by themselves.
-    void note(const Metrics& metrics) {
+    [[nodiscard]] std::vector<std::string> remarks(const Metrics& metrics) const override {
         const auto value = [&](const char* name) {
-            return std::find_if(metrics.begin(), metrics.end(), [&](const auto& m) { return m.name == name; })
-                ->value;
+            const auto found =
+                std::find_if(metrics.begin(), metrics.end(), [&](const auto& m) { return m.name == name; });
+            return found == metrics.end() ? 0 : found->value;
         };
+        const TrainerOptions& trainer = options_.trainer;
+        constexpr double kLeastSteps = 500;
+        std::vector<std::string> remarks;
         char text[300];
-        remarks_.clear();
-        if (options_.trainer.compute_ms <= 0) {
+        if (trainer.compute_ms <= 0) {
             std::snprintf(
                 text, sizeof text,
                 "no compute time: AU says nothing here; the barrier after each step took %.1f us on "
                 "average, %.2f %% of the epoch",
                 value("barrier_us"), value("barrier_percent"));
-            remarks_.emplace_back(text);
-        } else if (options_.trainer.au_bar_percent > 0) {
+            remarks.emplace_back(text);
+        } else if (trainer.au_bar_percent > 0) {
             std::snprintf(text, sizeof text,
                           "AU %.2f %% (net of barriers %.2f %%); MLPerf Storage asks for %g %%",
-                          value("au_percent"), value("au_net_percent"), options_.trainer.au_bar_percent);
-            remarks_.emplace_back(text);
+                          value("au_percent"), value("au_net_percent"), trainer.au_bar_percent);
+            remarks.emplace_back(text);
         }
-        constexpr double kLeastSteps = 500;
-        if (options_.trainer.au_bar_percent > 0 && value("steps") < kLeastSteps) {
+        if (trainer.au_bar_percent > 0 && value("steps") < kLeastSteps) {
             std::snprintf(text, sizeof text, "%.0f steps an epoch; MLPerf Storage asks for at least %.0f",
                           value("steps"), kLeastSteps);
-            remarks_.emplace_back(text);
+            remarks.emplace_back(text);
         }
+        return remarks;
     }
 
+  private:
     const RunOptions options_;
     const SampleSet set_;
     const Trainer trainer_;
-    std::vector<std::string> remarks_;
 };
 
 class EpochKind : public SuiteKind {

@@ -89,7 +89,8 @@ Result<void> add_files(const RunOptions& options, const Hashes& hashes, Adder& a
     const auto found = list.empty() ? walk(options.path) : listed_files(list, options.path);
     if (!found) return fail(found.error());
     std::unordered_set<std::string> packs{std::string(kShardIndex), std::string(kRecordIndex)};
-    const auto shards = hashes.index(options.path, kShardIndex);
+    const auto shards =
+        list.empty() ? hashes.index(options.path, kShardIndex) : Result<std::optional<Index>>(std::nullopt);
     if (!shards) return fail(shards.error());
     if (*shards)
         for (const auto& entry : **shards) packs.insert(entry.file);
@@ -123,9 +124,11 @@ Result<SampleSet> find_samples(const RunOptions& options) {
     if (!hashes) return fail(hashes.error());
     SampleSet set;
     Adder adder(options, set);
-    const auto records = hashes->index(options.path, kRecordIndex);
+    const bool whole = !options.samples.list.empty() || options.samples.record_size != 0;
+    const auto records =
+        whole ? Result<std::optional<Index>>(std::nullopt) : hashes->index(options.path, kRecordIndex);
     if (!records) return fail(records.error());
-    if (*records && options.samples.record_size == 0) {
+    if (*records) {
         adder.add(**records, hashes->given());
     } else if (auto added = add_files(options, *hashes, adder); !added) {
         return fail(added.error());
@@ -137,6 +140,7 @@ Result<SampleSet> find_samples(const RunOptions& options) {
 }
 
 Result<std::optional<SampleSet>> find_packed(const RunOptions& options) {
+    if (!options.samples.list.empty()) return std::nullopt;
     const auto hashes = Hashes::of(options);
     if (!hashes) return fail(hashes.error());
     const auto index = hashes->index(options.path, kShardIndex);

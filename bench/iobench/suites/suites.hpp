@@ -75,8 +75,13 @@ class Suite {
     /// removed by destructors; what takes longer than 3 s is killed (run/run_apart.hpp).
     virtual Result<Metrics> run(std::size_t which, std::uint64_t seed) = 0;
 
-    /// What the last run has to say beside its figures, in sentences: printed, and kept with the result.
-    [[nodiscard]] virtual std::vector<std::string> remarks() const { return {}; }
+    /// What a reader of these figures of a run has to know beside them, in sentences: printed, and kept with
+    /// the result. A function of the figures and the options alone, since the run itself may have been
+    /// another process.
+    [[nodiscard]] virtual std::vector<std::string> remarks(const Metrics& metrics) const {
+        static_cast<void>(metrics);
+        return {};
+    }
 };
 
 /// A suite's name, its options on the command line, and how it is made from them. The parser writes into the

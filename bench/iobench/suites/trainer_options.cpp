@@ -133,6 +133,7 @@ nlohmann::ordered_json TrainerCommandLine::parameters(const RunOptions& options)
                                    {"keep_last", trainer.keep_last}};
     const Preset* preset = find_preset(options.preset);
     if (preset == nullptr) return json;
+    json["preset"] = options.preset;
     json["scale"] = scale_;
     json["au_bar_percent"] = trainer.au_bar_percent;
     json["preset_source"] = "mlcommons/storage: " + std::string(preset->source);

@@ -275,8 +275,8 @@ TEST(IndexText, HostileOnesAreRefusedWithTheirLine) {
          {std::string("\n"), hash + "\t10\t512\tshards/0.tar\n", hash + "\t10\t512\t../0.tar\ta\n",
           hash + "\t10\t512\t/etc/passwd\ta\n", hash + "\t-1\t512\tf\ta\n", hash + "\t10\t\tf\ta\n",
           hash + "\t10\t9223372036854775807\tf\ta\n", hash + "\t18446744073709551615\t0\tf\ta\n",
-          hash + "\t10\t99999999999999999999\tf\ta\n", "zz\t10\t512\tf\ta\n", hash + "\t10\t512\tf\t\n",
-          hash + "\t10\t512\tf\ttruncated"}) {
+          hash + "\t10\t99999999999999999999\tf\ta\n", std::string("zz\t10\t512\tf\ta\n"),
+          hash + "\t10\t512\tf\t\n", hash + "\t10\t512\tf\ttruncated"}) {
         const auto parsed = parse_index(first + line, "name");
         ASSERT_FALSE(parsed) << line;
         EXPECT_EQ(parsed.error().code, EINVAL);

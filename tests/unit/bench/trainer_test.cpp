@@ -124,7 +124,7 @@ class TrainerTest : public testing::Test {
         if (!suite) return {};
         const auto metrics = (*suite)->run(which, 1);
         EXPECT_TRUE(metrics) << metrics.error().message;
-        remarks_ = (*suite)->remarks();
+        if (metrics) remarks_ = (*suite)->remarks(*metrics);
         return metrics ? by_name(*metrics) : std::map<std::string, double>();
     }
 
