@@ -2,8 +2,8 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -117,7 +117,8 @@ class RunProcess {
         if (child_ == 0) run_child(work, stop, out.get());
         if (child_ < 0) return;
         setpgid(child_, child_);  // by both: whoever is first
-        handle_ = Fd(pidfd_open(child_, 0));
+        // Not glibc's function: the header of 2.36 does not declare it for C++.
+        handle_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, child_, 0)));
         fcntl(answers_.get(), F_SETFL, O_NONBLOCK);
     }
     ~RunProcess() {
