@@ -94,8 +94,8 @@ def read_with_torch(mountpoint, number):
 
 def read_with_iobench(mountpoint, number):
     begun = time.monotonic()
-    run(IOBENCH, "run", "--suite", "epoch", "--path", mountpoint, "--runs", 1, "--seed", number, "--processes", 2,
-        "--compute", 0)
+    run(IOBENCH, "run", "--suite", "epoch", "--path", mountpoint, "--runs", 1, "--warm-up", 0, "--seed", number,
+        "--processes", 2, "--compute", 0)
     return time.monotonic() - begun
 
 

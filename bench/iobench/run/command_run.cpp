@@ -1,13 +1,18 @@
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <ctime>
-#include <iterator>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "bench/iobench/command.hpp"
-#include "bench/iobench/data/random.hpp"
-#include "bench/iobench/run/statistics.hpp"
+#include "bench/iobench/run/peak.hpp"
+#include "bench/iobench/run/runner.hpp"
+#include "bench/iobench/run/table.hpp"
+#include "bench/iobench/run/targets.hpp"
 #include "bench/iobench/suites/suites.hpp"
 
 namespace tierfs::iobench {
@@ -30,9 +35,9 @@ std::string utc_now() {
 
 /// What the command line said beside the suite's own options.
 struct Request {
-    std::string suite, json;
-    unsigned runs = 5;
-    std::uint64_t seed = 1;
+    std::string suite, json, path;
+    TargetRequest targets;
+    RunPlan plan;
     RunOptions options;
     std::vector<std::unique_ptr<SuiteKind>> kinds = suite_kinds();
 
@@ -46,86 +51,107 @@ Json parameters(const Request& request) {
     const RunOptions& options = request.options;
     const auto drop =
         std::find_if(kDrops.begin(), kDrops.end(), [&](const auto& e) { return e.second == options.drop; });
-    Json json = {{"processes", options.processes},
-                 {"runs", request.runs},
-                 {"seed", request.seed},
-                 {"drop_caches", drop->first},
-                 {"verify", !options.manifest.empty()},
-                 {"files", options.samples.files},
-                 {"max_file", options.samples.max_file},
-                 {"batch", options.trainer.batch},
-                 {"prefetch", options.trainer.prefetch},
-                 {"compute_ms", options.trainer.compute_ms}};
+    Json json = {{"processes", options.processes},       {"runs", request.plan.runs},
+                 {"warm_up", request.plan.warm_up},      {"seed", request.plan.seed},
+                 {"drop_caches", drop->first},           {"verify", !options.manifest.empty()},
+                 {"files", options.samples.files},       {"max_file", options.samples.max_file},
+                 {"list", options.samples.list},         {"batch", options.trainer.batch},
+                 {"prefetch", options.trainer.prefetch}, {"compute_ms", options.trainer.compute_ms}};
     json.update(request.kind().parameters());
     return json;
 }
 
-/// {"files_per_s": {"median": …, "min": …, "max": …}, …} from runs that all have the same metrics.
-Json summarize(const std::vector<Metrics>& runs) {
-    Json summary = Json::object();
-    for (std::size_t i = 0; i < runs.front().size(); ++i) {
-        std::vector<double> values;
-        values.reserve(runs.size());
-        for (const auto& run : runs) values.push_back(run[i].value);
-        summary[runs.front()[i].name] = {
-            {"median", median(values)}, {"min", quantile(values, 0)}, {"max", quantile(values, 1)}};
-    }
-    return summary;
+/// The words that started this process.
+std::vector<std::string> command_line() {
+    std::ifstream file("/proc/self/cmdline");
+    std::vector<std::string> words;
+    for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+    return words;
 }
 
-void print(const Request& request, const std::string& name, const Json& summary) {
-    std::printf("%s, %s of %s: %u processes, %u runs\n%-18s %14s %14s %14s\n", request.suite.c_str(),
-                name.c_str(), request.options.path.c_str(), request.options.processes, request.runs, "",
-                "median", "min", "max");
-    for (const auto& [metric, value] : summary.items())
-        std::printf("%-18s %14.2f %14.2f %14.2f\n", metric.c_str(), value["median"].get<double>(),
-                    value["min"].get<double>(), value["max"].get<double>());
+/// Whether the reads that are measured reach the device.
+std::string dataset_rule(DropCaches drop) {
+    switch (drop) {
+        case DropCaches::page:
+            return "page cache dropped before each run (--drop-caches page)";
+        case DropCaches::all:
+            return "page cache, dentries and inodes dropped before each run (--drop-caches all)";
+        case DropCaches::none:
+            break;
+    }
+    return "caches not dropped: what was read before may come from memory";
 }
 
-/// All runs of one case: {"name": …, "runs": […], "summary": …}.
-Result<Json> run_case(const Request& request, Suite& suite, std::size_t which, const std::string& name) {
-    Json report = {{"name", name}, {"runs", Json::array()}};
-    std::vector<Metrics> runs;
-    for (unsigned i = 0; i < request.runs; ++i) {
-        auto metrics = suite.run(which, derive_seed(request.seed, i));
-        if (!metrics) return fail(metrics.error().within(name + ", run " + std::to_string(i + 1)));
-        Json entry = Json::object();
-        for (const auto& metric : *metrics) entry[metric.name] = metric.value;
-        report["runs"].push_back(entry);
-        runs.push_back(std::move(*metrics));
-    }
-    report["summary"] = summarize(runs);
-    print(request, name, report["summary"]);
-    return report;
+/// A member that a suite's parameters may have: it belongs elsewhere in the file.
+std::optional<std::string> taken(Json& parameters, const char* name) {
+    const auto found = parameters.find(name);
+    if (found == parameters.end()) return std::nullopt;
+    std::optional<std::string> text;
+    if (found->is_string() && *found != "") text = found->get<std::string>();
+    parameters.erase(name);
+    return text;
 }
 
-Result<void> run(const Request& request) {
-    auto suite = request.kind().make(request.options);
-    if (!suite) return fail(suite.error());
-    Json report = {{"tool", "iobench"},
-                   {"version", TIERFS_VERSION},
-                   {"time", utc_now()},
-                   {"suite", request.suite},
-                   {"path", request.options.path},
-                   {"parameters", parameters(request)},
-                   {"host", host_facts(request.options.path)},
-                   {"cases", Json::array()}};
-    const auto cases = (*suite)->cases();
-    for (std::size_t which = 0; which < cases.size(); ++which) {
-        auto done = run_case(request, **suite, which, cases[which]);
-        if (!done) return fail(done.error().within(request.suite));
-        report["cases"].push_back(std::move(*done));
+ResultFile begin_result(const Request& request) {
+    ResultFile result;
+    result.tierfs = TIERFS_VERSION;
+    result.command = command_line();
+    result.started = utc_now();
+    result.suite = request.suite;
+    result.parameters = parameters(request);
+    result.preset = taken(result.parameters, "preset");
+    result.dataset_rule =
+        taken(result.parameters, "dataset_rule").value_or(dataset_rule(request.options.drop));
+    result.host = host_facts();
+    if (const double load = load_average(); load > kLoad) {
+        char text[120];
+        std::snprintf(text, sizeof text,
+                      "the load average was %.2f before the start: something else was running", load);
+        result.warnings.emplace_back(text);
     }
-    if (request.json.empty()) return {};
-    const std::string text = report.dump(2) + "\n";
-    return write_atomically(request.json, true,
-                            [&](const Sink& sink) { return sink(std::as_bytes(std::span(text))); });
+    return result;
+}
+
+/// Before hours of measuring, not after them.
+Result<void> check_writable(const std::string& path) {
+    if (path.empty()) return {};
+    const auto folder = std::filesystem::path(path).parent_path();
+    if (::access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
+        return fail(system_error(errno, "--json " + path));
+    return {};
+}
+
+/// The exit status.
+int run(const Request& request) {
+    if (auto writable = check_writable(request.json); !writable) return complain(writable.error().message);
+    ResultFile result = begin_result(request);  // the load before anything was read
+    auto targets = make_targets(request.targets, request.kind(), request.options,
+                                [](const std::string& path) { return measure_peak(path); });
+    if (!targets) return complain(targets.error().message);
+    Interruption stop;
+    const auto done = Runner(request.plan, std::move(*targets)).run(stop, result);
+    result.ended = utc_now();
+    const bool interrupted = stop.signal() != 0;
+    if (!done && !interrupted) result.warnings.push_back("not complete: " + done.error().message);
+    if (interrupted) result.warnings.emplace_back("not complete: interrupted");
+    std::printf("%s: %u processes, %u runs\n%s", request.suite.c_str(), request.options.processes,
+                request.plan.runs, table_of(result).c_str());
+    std::fflush(stdout);
+    const auto written = request.json.empty() ? Result<void>{} : write_result(request.json, result);
+    if (!written) complain(written.error().message);
+    if (interrupted) return 128 + stop.signal();
+    if (!done) return complain(done.error().message);
+    return written ? 0 : 1;
 }
 
 void add_shared_options(CLI::App& app, SampleOptions& samples, TrainerOptions& trainer) {
     app.add_option("--files", samples.files,
                    "smallfiles, epoch: read at most so many of the shuffled files; 0: all")
         ->capture_default_str();
+    app.add_option(
+        "--list", samples.list,
+        "smallfiles, epoch: read only the files that this file names, a path below --path a line; no "
+        "directory is then listed");
     app.add_option("--max-file", samples.max_file, "smallfiles, epoch: leave larger files out; default 4M")
         ->transform(CLI::AsSizeValue(false))
         ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 30))
@@ -146,8 +172,58 @@ std::string footer(const std::vector<std::unique_ptr<SuiteKind>>& kinds) {
     for (const auto& kind : kinds) text += "  " + kind->name() + ": " + kind->help() + "\n";
     return text + R"(
 MB are 10^6 bytes. Every run has an order of its own, which belongs to --seed. --drop-caches acts before every run
-(seqrand: before each of its halves), needs root and concerns the whole machine. --verify hashes what is read inside
-the time that is measured. Exit status: 0 measured, 1 failed (a file could not be read, or was wrong), 2 wrong usage.)";
+(checkpoint: before it reads back), needs root and concerns the whole machine. --verify hashes what is read inside
+the time that is measured.
+
+With --against each round measures every directory once, in turns and in the same order of reading; ratios are taken by
+rounds. Shown are the median, its 95 % interval (bootstrap; with 5 runs mostly from the least to the largest), p95, and
+runs outside Tukey's fences (1.5 quartile distances). A run is called disturbed when somebody else dropped caches, when
+other programs used over 5 % of the processors' time, or when the hypervisor took as much.
+
+Ctrl-C (SIGTERM, SIGHUP) stops the run that is under way; what was measured until then is shown and written.
+
+Exit status: 0 measured, 1 failed (a file could not be read, or was wrong), 2 wrong usage, 130 after Ctrl-C (128 plus
+the number of the signal).)";
+}
+
+void add_target_options(CLI::App& app, Request& request) {
+    app.add_option("--path", request.path,
+                   "the directory to measure; NAME is that of its figures, else the file system's type")
+        ->option_text("[NAME=]DIR")
+        ->required();
+    app.add_option("--against", request.targets.paths, "a directory to compare with; may be given again")
+        ->option_text("[NAME=]DIR")
+        ->take_all()
+        ->expected(1);
+    app.add_option(
+           "--daemon-pid", request.targets.daemons,
+           "a process that serves the directory (of --path, without NAME): its processor time and memory "
+           "are recorded; may be given again. That of a tierfs mount is found")
+        ->option_text("[NAME=]PID")
+        ->take_all()
+        ->expected(1);
+    app.add_flag(
+        "--measure-peak", request.targets.measure_peak,
+        "first measure what the block devices below the directories give at most (root; reads for 2 s: 8 "
+        "reads of 4 MiB in flight, O_DIRECT); MB/s are then shown as a share of that too. Parts of a "
+        "device that were never written may give more than it can");
+    app.add_option(
+           "--peak", request.targets.peaks,
+           "what the device gives at most, or a device or large file to measure as --measure-peak does: for "
+           "file systems without a device; without NAME for all directories")
+        ->option_text("[NAME=]MB_PER_S|FILE")
+        ->take_all()
+        ->expected(1);
+}
+
+void add_plan_options(CLI::App& app, RunPlan& plan) {
+    app.add_option("--runs", plan.runs, "of each case and directory")
+        ->check(CLI::Range(1U, 1000U))
+        ->capture_default_str();
+    app.add_option("--warm-up", plan.warm_up,
+                   "runs before those, which are not counted; default: 0 with --drop-caches, 1 without")
+        ->check(CLI::Range(0U, 1000U));
+    app.add_option("--seed", plan.seed, "of the orders of reading")->capture_default_str();
 }
 
 }  // namespace
@@ -155,21 +231,20 @@ the time that is measured. Exit status: 0 measured, 1 failed (a file could not b
 void add_run(CLI::App& app, int& status) {
     auto request = std::make_shared<Request>();
     RunOptions& options = request->options;
-    auto* run_app = app.add_subcommand("run", "Measure a directory: medians, least and most of several runs");
+    auto* run_app = app.add_subcommand("run", "Measure a directory, or several in turns");
     std::vector<std::string> names;
     for (const auto& kind : request->kinds) names.push_back(kind->name());
     run_app->add_option("--suite", request->suite, CLI::detail::join(names, ", "))
         ->check(CLI::IsMember(names))
         ->option_text("NAME")
         ->required();
-    run_app->add_option("--path", options.path, "the directory to read")->required();
+    add_target_options(*run_app, *request);
     run_app->add_option("--json", request->json,
-                        "write every run, the summary and the host's facts to this file");
+                        "write every run, the summary and what is known of machine and mounts to this file");
     run_app->add_option("--processes", options.processes, "that read at the same time")
         ->check(CLI::Range(1U, 4096U))
         ->capture_default_str();
-    run_app->add_option("--runs", request->runs)->check(CLI::Range(1U, 1000U))->capture_default_str();
-    run_app->add_option("--seed", request->seed, "of the orders of reading")->capture_default_str();
+    add_plan_options(*run_app, request->plan);
     run_app
         ->add_option("--drop-caches", options.drop,
                      "none (the default), page (the page cache), all (inodes too)")
@@ -180,9 +255,13 @@ void add_run(CLI::App& app, int& status) {
     add_shared_options(*run_app, options.samples, options.trainer);
     for (const auto& kind : request->kinds) kind->add_options(*run_app);
     run_app->footer(footer(request->kinds));
-    run_app->callback([request, &status] {
-        const auto done = run(*request);
-        status = done ? 0 : complain(done.error().message);
+    run_app->callback([request, run_app, &status] {
+        auto& paths = request->targets.paths;
+        paths.insert(paths.begin(), request->path);
+        if (run_app->count("--warm-up") == 0)
+            request->plan.warm_up = request->options.drop == DropCaches::none ? 1 : 0;
+        request->plan.progress = isatty(STDERR_FILENO) == 1;
+        status = run(*request);
     });
 }
 

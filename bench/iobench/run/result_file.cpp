@@ -262,15 +262,16 @@ std::string unit_of(const std::string& metric) {
         return what.substr(what.rfind('_') + 1) + "/s";
     }
     if (metric == "seconds") return "s";
-    constexpr std::array<std::pair<const char*, const char*>, 9> kUnits = {{{"_percent", "%"},
-                                                                            {"_seconds", "s"},
-                                                                            {"_s", "s"},
-                                                                            {"_ms", "ms"},
-                                                                            {"_us", "us"},
-                                                                            {"_ns", "ns"},
-                                                                            {"_mb", "MB"},
-                                                                            {"_bytes", "bytes"},
-                                                                            {"_ratio", "ratio"}}};
+    constexpr std::array<std::pair<const char*, const char*>, 10> kUnits = {{{"_percent", "%"},
+                                                                             {"_s_per_gib", "s/GiB"},
+                                                                             {"_seconds", "s"},
+                                                                             {"_s", "s"},
+                                                                             {"_ms", "ms"},
+                                                                             {"_us", "us"},
+                                                                             {"_ns", "ns"},
+                                                                             {"_mb", "MB"},
+                                                                             {"_bytes", "bytes"},
+                                                                             {"_ratio", "ratio"}}};
     for (const auto& [end, unit] : kUnits)
         if (ends_with(metric, end)) return unit;
     return metric.substr(metric.rfind('_') + 1);

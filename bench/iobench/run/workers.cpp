@@ -47,6 +47,7 @@ Workers::~Workers() {
 
 void Workers::run_child(unsigned index, const std::function<Result<void>(unsigned)>& work) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // a parent that was killed leaves nobody behind
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);  // see interruption.hpp
     close(gate_[1]);
     char byte = 0;
     while (read(gate_[0], &byte, 1) < 0 && errno == EINTR) {
@@ -81,7 +82,9 @@ Result<void> Workers::reap(bool block) {
     for (unsigned i = 0; i < children_.size(); ++i) {
         if (children_[i] < 0) continue;
         int status = 0;
-        const pid_t reaped = waitpid(children_[i], &status, block ? 0 : WNOHANG);
+        pid_t reaped = 0;
+        do reaped = waitpid(children_[i], &status, block ? 0 : WNOHANG);
+        while (reaped < 0 && errno == EINTR);
         if (reaped == 0) continue;
         children_[i] = -1;
         if (reaped < 0) return fail(system_error(errno, "waitpid"));

@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <unordered_map>
 
@@ -12,8 +15,45 @@
 
 namespace tierfs::iobench {
 
+namespace {
+
+bool stays_below(const std::filesystem::path& path) {
+    return path.is_relative() && std::find(path.begin(), path.end(), "..") == path.end();
+}
+
+Result<FoundFile> look_at(const std::string& directory, const std::string& name) {
+    const std::string path = directory + "/" + name;
+    struct stat attributes {};
+    if (::lstat(path.c_str(), &attributes) != 0) return fail(system_error(errno, path));
+    if (!S_ISREG(attributes.st_mode)) return fail(EINVAL, path + ": is not a regular file");
+    return FoundFile{name, static_cast<std::uint64_t>(attributes.st_size)};
+}
+
+/// The files that a list names: no directory is listed, which on some file systems asks for every file in it.
+Result<std::vector<FoundFile>> named_in(const std::string& list, const std::string& directory) {
+    std::ifstream file(list);
+    if (!file) return fail(system_error(errno, list));
+    std::vector<FoundFile> found;
+    for (std::string line; std::getline(file, line);) {
+        if (line.empty()) continue;
+        if (!stays_below(line)) return fail(EINVAL, list + ": " + line + ": is not below the directory");
+        auto one = look_at(directory, line);
+        if (!one) return fail(one.error().within(list));
+        found.push_back(std::move(*one));
+    }
+    if (file.bad()) return fail(EIO, list + ": cannot be read");
+    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
+    const auto twice = std::adjacent_find(found.begin(), found.end(),
+                                          [](const auto& a, const auto& b) { return a.path == b.path; });
+    if (twice != found.end()) return fail(EINVAL, list + ": names " + twice->path + " twice");
+    return found;
+}
+
+}  // namespace
+
 Result<std::vector<Sample>> find_samples(const RunOptions& options) {
-    auto found = walk(options.path);
+    const std::string& list = options.samples.list;
+    auto found = list.empty() ? walk(options.path) : named_in(list, options.path);
     if (!found) return fail(found.error());
     std::unordered_map<std::string, std::string> hashes;
     if (!options.manifest.empty()) {

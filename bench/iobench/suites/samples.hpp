@@ -16,7 +16,8 @@ struct Sample {
 };
 
 /// The files of options.path up to options.samples.max_file, sorted; with their hashes where options.manifest
-/// is given.
+/// is given. With options.samples.list only those that it names, and no directory is listed: paths relative
+/// to options.path, one a line, each at most once; EINVAL for one that is absolute or has "..".
 Result<std::vector<Sample>> find_samples(const RunOptions& options);
 
 /// Opens, stats, reads to the end, closes: what a data loader does. The bytes read; EIO when they are not as

@@ -19,6 +19,7 @@ namespace tierfs::iobench {
 struct SampleOptions {
     std::uint64_t files = 0;           ///< at most so many of the shuffled files; 0: all
     std::uint64_t max_file = 4 << 20;  ///< bytes; larger files are left out
+    std::string list;                  ///< a file that names those to read, a path a line; empty: all
 };
 
 /// The emulated trainer of epoch and depth.
@@ -60,7 +61,11 @@ class Suite {
 
     /// One run of cases()[which], caches dropped before it as the options say; `seed` belongs to this run,
     /// and the same seed gives the same order of reading. Every run of a case returns the same metrics in the
-    /// same order.
+    /// same order, all of them finite.
+    ///
+    /// Called in a process of its own, forked from the one that made the suite: what a run leaves in members is
+    /// gone after it. After a signal its Workers die, their error unwinds the run, and files that it made are
+    /// removed by destructors; what takes longer than 3 s is killed (run/run_apart.hpp).
     virtual Result<Metrics> run(std::size_t which, std::uint64_t seed) = 0;
 };
 
@@ -77,7 +82,8 @@ class SuiteKind {
     /// Options of this suite alone; their help begins with its name.
     virtual void add_options(CLI::App& app) = 0;
 
-    /// Those options as given, for the report.
+    /// Those options as given, for the report. Two members, both texts, go to places of their own in the result
+    /// file: "preset", and "dataset_rule", how it was made sure that reads reach the device.
     [[nodiscard]] virtual nlohmann::ordered_json parameters() const = 0;
 
     [[nodiscard]] virtual Result<std::unique_ptr<Suite>> make(const RunOptions& options) const = 0;

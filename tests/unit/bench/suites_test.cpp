@@ -11,7 +11,6 @@
 #include <stdexcept>
 
 #include "bench/iobench/data/dataset.hpp"
-#include "bench/iobench/run/statistics.hpp"
 #include "bench/iobench/run/workers.hpp"
 
 namespace tierfs::iobench {
@@ -194,14 +193,6 @@ TEST(WorkersTest, WaitAtTheGateUntilReleased) {
     workers.release();
     ASSERT_TRUE(workers.wait());
     EXPECT_EQ(count[0], 4);
-}
-
-TEST(Statistics, QuantilesLieBetweenNeighbours) {
-    EXPECT_DOUBLE_EQ(median({3, 1, 2}), 2);
-    EXPECT_DOUBLE_EQ(median({4, 1, 2, 3}), 2.5);
-    EXPECT_DOUBLE_EQ(quantile({10, 20}, 0.25), 12.5);
-    EXPECT_DOUBLE_EQ(quantile({7}, 0.99), 7);
-    EXPECT_DOUBLE_EQ(quantile({}, 0.5), 0);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ def clean_environment(**more):
     return kept
 
 
-def run(command, deadline, environment=None, check=True, limit=None, log=None):
+def run(command, deadline, environment=None, check=True, limit=None, log=None, folder=None):
     """Runs a command to its end in a process group of its own, which is killed when its time is over.
 
     Returns (exit status, standard output, standard error); raises Failure unless `check` is false. With `log` both go
@@ -47,7 +47,7 @@ def run(command, deadline, environment=None, check=True, limit=None, log=None):
         stream = stack.enter_context(open(log, "wb")) if log else subprocess.PIPE
         process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=stream,
                                    stderr=stream, env=environment or clean_environment(), start_new_session=True,
-                                   text=True, errors="replace")
+                                   cwd=folder, text=True, errors="replace")
     try:
         out, err = process.communicate(timeout=seconds)
     except BaseException as error:

@@ -1,15 +1,19 @@
-"""The object store, and the proxy in front of it that counts. All on 127.0.0.1, ports 7700 to 7799."""
+"""The object store, and the proxy in front of it that counts and delays. All on 127.0.0.1, ports 7700 to 7799 unless told
+otherwise."""
 
 import dataclasses
 import os
 import pathlib
 import shutil
+import statistics
 import time
 import urllib.parse
+import urllib.request
 
+from .host import FIRST_PORT
 from .process import Deadline, Failure, run, start, stop, stop_pid, wait_for
 
-PROXY_PORT, SERVER_PORT = 7701, 7710
+PROXY_PORT, SERVER_PORT = 1, 10  # above the first port
 
 
 class Server:
@@ -17,21 +21,22 @@ class Server:
 
     access_key, secret_key = "tierfskey", "tierfssecret"
 
-    def __init__(self, kind, script, folder, deadline):
+    def __init__(self, kind, script, folder, deadline, first_port=FIRST_PORT):
         if not script.exists():
             raise Failure(f"{script}: not there; name the script that starts the server by --server-script")
         self.kind, self.script, self.folder = kind, script, folder
-        self.endpoint = f"http://127.0.0.1:{SERVER_PORT}"
+        self.port = first_port + SERVER_PORT
+        self.endpoint = f"http://127.0.0.1:{self.port}"
         environment = dict(os.environ, ACCESS_KEY=self.access_key, SECRET_KEY=self.secret_key)
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            run([script, "start", folder, SERVER_PORT], deadline, environment, log=folder / "start.log")
+            run([script, "start", folder, self.port], deadline, environment, log=folder / "start.log")
         except BaseException:
             self.close()
             raise
 
     def close(self):
-        run([self.script, "stop", self.folder, SERVER_PORT], Deadline(120), dict(os.environ), check=False,
+        run([self.script, "stop", self.folder, self.port], Deadline(120), dict(os.environ), check=False,
             log=self.folder / "stop.log")
 
 
@@ -45,6 +50,7 @@ class Counted:
     heads: int = 0
     others: int = 0
     errors: int = 0
+    bytes: int = 0  # of all bodies
     cancelled: int = 0  # by the client; counted as what they were, too
 
     @property
@@ -57,6 +63,7 @@ class Counted:
         path, _, query = uri.partition("?")
         if not path.startswith(prefix):
             return
+        self.bytes += int(size)
         names = urllib.parse.parse_qs(query, keep_blank_values=True)
         is_list = "list-type" in names or "delimiter" in names or "prefix" in names or path.count("/") < 2
         # 499: nginx says that the client closed, as tierfs does with whichever of two hedged reads is slower.
@@ -73,7 +80,7 @@ class Counted:
             self.others += 1
 
 
-CONFIGURATION = """
+CONFIGURATION = """{modules}
 worker_processes 1;
 daemon off;
 pid {folder}/nginx.pid;
@@ -88,9 +95,11 @@ http {{
   client_max_body_size 0;
   tcp_nodelay on; keepalive_timeout 300; keepalive_requests 10000000;
   upstream store {{ server 127.0.0.1:{server}; keepalive 256; keepalive_requests 10000000; }}
+  {lua}
   server {{
     listen 127.0.0.1:{port} backlog=4096;
     location / {{
+      {shaping}
       proxy_pass http://store;
       proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $http_host;
       proxy_request_buffering off; proxy_buffering on; proxy_buffers 16 64k; proxy_buffer_size 64k;
@@ -102,18 +111,32 @@ http {{
 """
 
 
-class CountingProxy:
-    """nginx in front of the store; each request that ends is a line of its log."""
+MODULES = "".join(f"load_module /usr/lib/nginx/modules/{name}.so;\n" for name in ("ndk_http_module", "ngx_http_lua_module"))
+LUA_PATH = 'lua_package_path "/usr/share/lua/5.1/?.lua;;";'
 
-    def __init__(self, folder, server, deadline):
+
+def shaping(latency_ms, rate):
+    """What nginx does with each request: wait, then answer so many bytes a second on a connection (0: all it can)."""
+    wait = f"access_by_lua_block {{ ngx.sleep({latency_ms / 1000:g}) }}" if latency_ms else ""
+    return wait + (f" limit_rate {rate};" if rate else "")
+
+
+class CountingProxy:
+    """nginx in front of the store; each request that ends is a line of its log. With a latency (needs the Lua module) it
+    waits before each request, with a rate it sends so many bytes a second on each connection."""
+
+    def __init__(self, folder, server, deadline, port=None, latency_ms=0, rate=0):
         self.folder, self.server = folder, server
-        self.endpoint = f"http://127.0.0.1:{PROXY_PORT}"
+        port = port or server.port - SERVER_PORT + PROXY_PORT
+        self.endpoint = f"http://127.0.0.1:{port}"
         self.access_key, self.secret_key = server.access_key, server.secret_key
         self._stop_old()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.log = folder / "requests.log"
-        (folder / "nginx.conf").write_text(CONFIGURATION.format(folder=folder, server=SERVER_PORT, port=PROXY_PORT))
+        (folder / "nginx.conf").write_text(CONFIGURATION.format(
+            folder=folder, server=server.port, port=port, shaping=shaping(latency_ms, rate),
+            modules=MODULES if latency_ms else "", lua=LUA_PATH if latency_ms else ""))
         self.process = start(["nginx", "-p", folder, "-e", folder / "error.log", "-c", folder / "nginx.conf"],
                              folder / "out")
         try:
@@ -135,6 +158,19 @@ class CountingProxy:
 
     def _answers(self):
         return run(["curl", "-s", "-o", "/dev/null", self.endpoint + "/"], Deadline(5), check=False)[0] == 0
+
+    def first_byte_ms(self, path):
+        """What a client waits for the first byte: the median of five HEADs, signed or not."""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        times = []
+        for _ in range(5):
+            began = time.monotonic()
+            try:
+                opener.open(urllib.request.Request(self.endpoint + path, method="HEAD"), timeout=20).close()
+            except OSError as error:
+                raise Failure(f"{self.endpoint}{path}: {error}") from None
+            times.append((time.monotonic() - began) * 1000)
+        return statistics.median(times)
 
     def mark(self):
         """A place in the log: what ended before it is not counted. Waits for lines on their way."""

@@ -4,14 +4,13 @@ import contextlib
 import itertools
 import shutil
 
-from . import host
-from .datasets import Dataset
-from .mounts import Peer, Tierfs
-from .process import Deadline, Failure
-from .servers import CountingProxy, Server
+from lib import host
+from lib.datasets import Dataset
+from lib.peers import PEERS, Place, Tierfs
+from lib.peers.tierfs import MEMORY_LIMIT, NVME_LIMIT
+from lib.process import Deadline, Failure
+from lib.servers import CountingProxy, Server
 
-MEMORY_LIMIT = 256 << 20
-NVME_LIMIT = 6 << 30
 IMAGE_BYTES = 10 << 30  # of each loop image; sparse
 
 
@@ -77,7 +76,7 @@ class Bench:
     def peer(self, name, endpoint, deadline):
         folder = self.folder / f"peer-{name}"
         shutil.rmtree(folder, ignore_errors=True)
-        mount = Peer(name, endpoint, self.folder / f"mnt-{name}", folder, deadline)
+        mount = PEERS[name](Place(endpoint, self.folder / f"mnt-{name}", folder, deadline))
         try:
             yield mount
         finally:

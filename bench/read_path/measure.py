@@ -5,7 +5,7 @@ import json
 import os
 import time
 
-from .process import run
+from lib.process import run
 
 _seeds = itertools.count(1)
 
@@ -16,12 +16,13 @@ def read_shuffled(bench, folder, deadline, manifest, check=True, drop="none"):
     result = bench.folder / f"epoch-{folder.name}.json"
     result.unlink(missing_ok=True)
     command = [bench.options.iobench, "run", "--suite", "smallfiles", "--path", folder, "--processes", 4, "--runs", 1,
-               "--seed", next(_seeds), "--drop-caches", drop, "--json", result]
+               "--warm-up", 0, "--seed", next(_seeds), "--drop-caches", drop, "--json", result]
     if manifest:
         command += ["--verify", manifest]
     if run(command, deadline, check=check)[0] != 0:
         return None
-    return json.loads(result.read_text())["cases"][0]["summary"]["files_per_s"]["median"]
+    figures = json.loads(result.read_text())["figures"]
+    return next(figure["median"] for figure in figures if figure["metric"] == "files_per_s")
 
 
 def read_sequentially(path, deadline):

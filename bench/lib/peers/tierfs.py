@@ -1,12 +1,15 @@
-"""Mounts of the bucket: tierfs, and the two that its listing is compared with."""
+"""tierfs: a daemon that its own command starts and ends."""
 
 import json
 import os
 import threading
 
-from .datasets import BUCKET, rclone_environment
-from .host import mounted_type, unmount
-from .process import (Deadline, Failure, alive, clean_environment, run, start, stop, stop_pid, tail, wait_for)
+from ..datasets import BUCKET
+from ..host import mounted_type, unmount
+from ..process import Deadline, Failure, alive, clean_environment, run, stop_pid, tail, wait_for
+
+MEMORY_LIMIT = 256 << 20
+NVME_LIMIT = 6 << 30
 
 
 def resident_bytes(pid):
@@ -112,38 +115,24 @@ class Tierfs:
         unmount(self.mountpoint)
 
 
-class Peer:
-    """rclone or s3fs in the foreground, as a child of ours."""
+class TierfsPeer(Tierfs):
+    """tierfs as one of the mounts that are compared: --tierfs-option changes or adds options."""
 
-    def __init__(self, name, endpoint, mountpoint, folder, deadline):
-        self.mountpoint = mountpoint
-        mountpoint.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        log = folder / "log"
-        command, environment = getattr(self, "_" + name)(endpoint, folder)
-        self.process = start(command, log, environment)
-        try:
-            wait_for(f"the mount by {name}", lambda: mounted_type(mountpoint), deadline, 30, self.process, log)
-        except BaseException:
-            self.close()
-            raise
+    name, programs, packages = "tierfs", ["fusermount3"], ["fuse3"]
 
-    def _rclone(self, endpoint, folder):
-        return (["rclone", "mount", f"bench:{BUCKET}", self.mountpoint, "--read-only", "--vfs-cache-mode", "full",
-                 "--cache-dir", folder / "cache", "--use-server-modtime", "--dir-cache-time", "1h", "--attr-timeout",
-                 "10m", "--vfs-read-chunk-size", "8M", "--buffer-size", "16M", "--vfs-read-ahead", "32M"],
-                rclone_environment(endpoint))
+    def __init__(self, place):
+        options = {"memory.limit": MEMORY_LIMIT, "nvme.limit": NVME_LIMIT, **place.tierfs_options}
+        super().__init__(place.tierfs, place.endpoint, place.mountpoint, place.folder / "tierfs", options, [],
+                         place.deadline)
 
-    def _s3fs(self, endpoint, folder):
-        password = folder / "password"
-        password.write_text(f"{endpoint.access_key}:{endpoint.secret_key}\n")
-        password.chmod(0o600)
-        options = {"url": endpoint.endpoint, "passwd_file": password, "use_cache": folder / "cache",
-                   "parallel_count": 8, "max_stat_cache_size": 200000, "stat_cache_expire": 3600}
-        flags = ["ro", "use_path_request_style", "complement_stat", "listobjectsv2", "enable_noobj_cache"]
-        return (["s3fs", BUCKET, self.mountpoint, "-f", "-o",
-                 ",".join(flags + [f"{k}={v}" for k, v in options.items()])], clean_environment())
+    def pids(self):
+        return [pid for pid in (self.daemon, self.supervisor) if pid]
 
-    def close(self):
-        unmount(self.mountpoint)
-        stop(self.process)
+    @staticmethod
+    def version(place):
+        return run([place.tierfs, "--version"], place.deadline)[1].strip()
+
+    @staticmethod
+    def options(place):
+        settings = {"memory.limit": MEMORY_LIMIT, "nvme.limit": NVME_LIMIT, **place.tierfs_options}
+        return ",".join(f"{key}={value}" for key, value in settings.items())

@@ -3,11 +3,12 @@
 import statistics
 import time
 
-from . import host
-from .datasets import BUCKET
+from lib import host
+from lib.datasets import BUCKET
+from lib.process import run
+from lib.report import Row, at_least, figure
+
 from .measure import get_in_parallel, read_sequentially, read_shuffled
-from .process import run
-from .report import Row, at_least, figure
 
 
 def step_b(bench, deadline):

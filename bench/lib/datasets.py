@@ -28,7 +28,7 @@ class Dataset:
     """small/: 20,000 files of 16 KiB in 20 directories; medium/: 2,000 of 110 KiB; large/big.bin: 2 GiB; all times scale."""
 
     def __init__(self, folder, scale):
-        self.folder = folder / "source"
+        self.folder, self.scale = folder / "source", scale
         self.manifests = folder
         self.small = Tree("small", max(200, round(20000 * scale)), 16 << 10, 20)
         self.medium = Tree("medium", max(50, round(2000 * scale)), 110 << 10, 2)
@@ -48,6 +48,10 @@ class Dataset:
 
     def manifest_of(self, name):
         return self.manifests / f"{name}.manifest"
+
+    def names(self, tree):
+        """Of the files of a tree, sorted, relative to its folder."""
+        return sorted(line.split("\t", 2)[2] for line in self.manifest(tree).read_text().splitlines())
 
     def identity(self):
         """What was asked for."""
@@ -89,15 +93,16 @@ class Dataset:
                  "--s3-no-check-bucket"], deadline, rclone_environment(server))
         write(stamp, self.content())
 
-    def copy_files(self, target, deadline):
-        """The small and the medium files onto a native file system, to compare with."""
-        stamp = target / "copied.json"
-        if same(stamp, self.content()):
+    def copy_files(self, target, deadline, names=("small", "medium")):
+        """These parts onto a native file system, to compare with."""
+        stamp, content = target / "copied.json", dict(self.content(), parts=list(names))
+        if same(stamp, content):
             return
-        for tree in (self.small, self.medium):
-            shutil.rmtree(target / tree.name, ignore_errors=True)
-            run(["cp", "-r", self.folder / tree.name, target / tree.name], deadline)
-        write(stamp, self.content())
+        stamp.unlink(missing_ok=True)
+        for name in names:
+            shutil.rmtree(target / name, ignore_errors=True)
+            run(["cp", "-r", self.folder / name, target / name], deadline)
+        write(stamp, content)
         os.sync()
 
     def check_listing(self, root, text, who):

@@ -3,12 +3,13 @@
 import concurrent.futures
 import time
 
-from . import host
-from .bench import MEMORY_LIMIT
-from .datasets import BUCKET
+from lib import host
+from lib.datasets import BUCKET
+from lib.peers.tierfs import MEMORY_LIMIT
+from lib.process import Failure, run, tail
+from lib.report import Row, at_most, figure
+
 from .measure import read_sequentially, read_shuffled
-from .process import Failure, run, tail
-from .report import Row, at_most, figure
 
 UNSTORED_ALLOWANCE = 8 << 20  # what may not have reached the device yet when the daemon is killed
 PROCESSES = 4

@@ -4,8 +4,11 @@ import fcntl
 import os
 import platform
 import shutil
+import tempfile
 
 from .process import Deadline, Failure, run
+
+FIRST_PORT = 7700  # and the 99 after it, all on 127.0.0.1
 
 
 def drop_caches(what=1):
@@ -41,13 +44,14 @@ def facts():
             "load_average": list(os.getloadavg())}
 
 
-def only_one():
-    """The lock of the machine's one run: it has to be alone, and its ports are fixed. Keep what is returned."""
-    lock = open("/run/lock/tierfs-read-path", "w", encoding="ascii")
+def only_one(port=FIRST_PORT):
+    """The lock of the one run with these ports: a measurement has to be alone on its machine. Keep what is returned."""
+    folder = "/run" if os.access("/run", os.W_OK) else tempfile.gettempdir()
+    lock = open(f"{folder}/tierfs-bench-{port}.lock", "w", encoding="ascii")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Failure("another read-path runs on this machine") from None
+        raise Failure(f"another bench of tierfs runs on this machine ({lock.name} is locked)") from None
     return lock
 
 
@@ -74,12 +78,19 @@ class LoopXfs:
                     file.truncate(size)
                 run(["mkfs.xfs", "-q", "-f", image], deadline)
             self.device = run(["losetup", "--find", "--show", "--direct-io=on", image], deadline)[1].strip()
-            run(["mount", "-t", "xfs", "-o", "noatime", self.device, mountpoint], deadline)
+            self.mount(deadline)
         except BaseException:
             self.close()
             raise
         with open(f"/sys/block/{os.path.basename(self.device)}/loop/dio", encoding="ascii") as file:
             self.direct = file.read().strip() == "1"
+
+    def mount(self, deadline):
+        run(["mount", "-t", "xfs", "-o", "noatime", self.device, self.mountpoint], deadline)
+
+    def unmount(self):
+        """Not lazily: when this has returned the kernel has cached nothing of it."""
+        run(["umount", self.mountpoint], Deadline(60))
 
     def close(self):
         unmount(self.mountpoint)

@@ -1,0 +1,77 @@
+"""What is printed at the end: the headline figures of all mounts, the ratios of tierfs to each with their intervals (bad
+ones too), and the figures of the peers beside those that are known of them."""
+
+from lib.report import number
+
+from . import fio, reference
+from .statistics import median
+from .steps import STEPS
+
+HEADLINES = [("mount", "mount_s"), *((step.case, step.headline) for step in STEPS),
+             ("find-cold", "requests"), ("files-mount", "requests"), ("files-mount", "mb_from_server"),
+             ("files-mount", "cpu_s"), ("files-mount", "peak_memory_mb"), ("large-mount", "mb_from_server"),
+             ("large-mount", "cpu_s"), ("random-mount", "mb_from_server")]
+
+
+def lay_out(lines, right):
+    """Columns under each other; the numbers of those that are aligned to the right."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join("  ".join(cell.rjust(width) if i in right else cell.ljust(width)
+                               for i, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+                     for line in lines)
+
+
+def headlines(figures):
+    """Those that were measured, those of fio's jobs at the end."""
+    cases = HEADLINES + sorted({(one.case, one.metric) for one in figures
+                                if one.case.startswith("fio-") and one.metric == "mb_per_s"})
+    return [pair for pair in cases if any((one.case, one.metric) == pair for one in figures)]
+
+
+def figure_table(figures, peers):
+    """Medians, and how many times better tierfs is, with the 95 % interval: below 1 it is worse."""
+    others = [peer for peer in peers if peer != "tierfs"] if "tierfs" in peers else []
+    ratios = {(one["case"], one["metric"], one["against"]): one for one in figures.ratios()}
+    lines = [["case", "figure", *peers, *(f"against {other}" for other in others)]]
+    for case, metric in headlines(figures):
+        found = [figures.get(peer, case, metric) for peer in peers]
+        line = [case, metric, *(number(one.median()) if one else "-" for one in found)]
+        for other in others:
+            ratio = ratios.get((case, metric, other))
+            line.append(f"{ratio['times_better']:.2f} ({ratio['ci95'][0]:.2f}-{ratio['ci95'][1]:.2f})" if ratio else "-")
+        lines.append(line)
+    return lay_out(lines, set(range(2, len(lines[0]))))
+
+
+def reference_rows(figures, peers, latency_ms, whole):
+    """[peer, case, measured, reference, quotient, remark] for each figure that a reference is known for."""
+    rows, metrics = [], {step.case: step.headline for step in STEPS}
+    for peer in peers:
+        for case, metric in [("find-cold", "requests"), *metrics.items()]:
+            known = reference.expected(peer, latency_ms, case, metric, metrics.get(case), whole)
+            figure = figures.get(peer, case, metric)
+            if known is None or figure is None:
+                continue
+            quotient = median(figure.values()) / known
+            within = 1 / reference.FACTOR <= quotient <= reference.FACTOR
+            remark = "" if within else "OUT OF RANGE " + reference.REASONS.get((peer, case), "")
+            rows.append([peer, case, metric, median(figure.values()), known, quotient, remark.strip()])
+    return rows
+
+
+def reference_table(rows):
+    lines = [["peer", "case", "figure", "measured", "known", "quotient", ""]]
+    lines += [[*row[:3], number(row[3]), number(row[4]), f"{row[5]:.2f}", row[6]] for row in rows]
+    return lay_out(lines, {3, 4, 5})
+
+
+def plan_text(sessions, seconds, budget):
+    total = sum(seconds)
+    text = f"{len(sessions)} mounts, about {total / 60:.0f} min of measuring"
+    if total > budget:
+        text += f": more than the {budget / 60:.0f} min that are left; rounds for which there is no time are left out"
+    return text
+
+
+def fio_seconds():
+    return len(fio.job_files()) * fio.JOB_SECONDS

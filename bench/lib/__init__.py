@@ -1,0 +1,1 @@
+"""What the benches share: the object store, mounts, disks, the dataset, other programs. Standard library only."""

@@ -1,1 +1,0 @@
-"""The parts of bench/read-path. Standard library only."""
