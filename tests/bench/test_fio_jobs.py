@@ -81,3 +81,14 @@ def test_every_job_moves_bytes_and_writes_only_where_it_says(data, job):
     new = {path.parent.name for path in after if path not in before}
     assert new == ({"written"} if writes else set())
     assert all(after[path] == content for path, content in before.items())
+
+
+def test_comparison_with_fio_knows_its_options(folder):
+    program = REPOSITORY / "bench/agree-with-fio"
+    done = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=LIMIT * SLOWNESS, check=False)
+    assert done.returncode == 0 and "--tolerance" in done.stdout, done.stderr
+    done = subprocess.run([program, "--size", "5m"], capture_output=True, text=True, timeout=LIMIT * SLOWNESS, check=False)
+    assert done.returncode == 2 and "--size" in done.stderr
+    done = subprocess.run([program, "--iobench", folder / "none"], capture_output=True, text=True, timeout=LIMIT * SLOWNESS,
+                          check=False)
+    assert done.returncode == 1 and ("none: not there" in done.stderr or "needs root" in done.stderr)
