@@ -28,7 +28,7 @@ def test_lists_of_values_are_all_combined(folder, data, iobench):
 
 @pytest.mark.parametrize("words, reason", [
     (["--modes", "odirect"], "odirect"), (["--engines", "libaio"], "libaio"), (["--orders", "write"], "write"),
-    (["--block-sizes", "4Q"], "4Q"), (["--depths", "x"], "x"), (["--seconds", "0"], "0")])
+    (["--block-sizes", "4Q"], "--block-sizes"), (["--depths", "x"], "x"), (["--seconds", "0"], "0")])
 def test_unknown_words_are_wrong_usage(data, iobench, words, reason):
     done = iobench("run", "--suite", "seqrand", "--path", data, *words, expect=2)
     assert reason in done.err + done.out

@@ -27,6 +27,7 @@ struct Drain {
 
 la_ssize_t pass_on(archive* handle, void* context, const void* buffer, std::size_t size) {
     auto& drain = *static_cast<Drain*>(context);
+    if (drain.error) return static_cast<la_ssize_t>(size);  // it has failed, and what follows is of no use
     const auto bytes = std::span(static_cast<const std::byte*>(buffer), size);
     if (auto taken = drain.sink(bytes); !taken) {
         drain.error = taken.error();
@@ -113,11 +114,10 @@ Result<void> produce_shard(const std::string& directory, const std::string& shar
         result = bytes ? add_member(raw, drain, shard, members[i], *bytes, entries[i])
                        : Result<void>(fail(bytes.error()));
     }
-    // closing writes the end marker; after a failure it would only fail again
-    if (!result)
-        archive_write_fail(raw);
-    else
-        result = checked(archive_write_close(raw), raw, drain, shard);
+    // Closed after a failure too: archive_write_fail would leave the last filter's buffer behind.
+    if (!result) drain.error = result.error();
+    const int closed = archive_write_close(raw);  // writes the end marker
+    if (result) result = checked(closed, raw, drain, shard);
     return result;
 }
 
