@@ -54,7 +54,7 @@ def test_every_choice_of_an_option_is_there(iobench, text):
 def test_every_figure_is_there(iobench, folder, text):
     """What runs of the suites write; their parts that need a device or root are in the page by hand."""
     data = folder / "data"
-    iobench("gen", data, "--kind", "random", "--files", 30, "--size", "8K", "--directories", 2,
+    iobench("gen", data, "--kind", "random", "--files", 40, "--size", "8K", "--directories", 2,
             "--large", "big:3M")
     (folder / "user.py").write_text("def make(path, num_workers): return range(20)\n", encoding="ascii")
     told = iobench("run", "--help").out

@@ -127,7 +127,7 @@ MUTATIONS = [
         "",
         "StoreModelTest.*:StoreMemory.*"),
     Mutation(
-        "miss-remembered", "the writer does not drop the cached miss or older place of what it wrote",
+        "erased-place-remembered", "the remembered place of an object that is erased is kept, and its bytes are still served",
         "tiering/nvme/nvme_core.cpp",
         "    locations.forget(id);  // after the index, where a reader may just have found it\n",
         "",

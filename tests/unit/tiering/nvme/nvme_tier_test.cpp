@@ -157,6 +157,20 @@ TEST_F(NvmeTierTest, ErasedObjectsAreGone) {
     EXPECT_EQ(get(2, 2 * kMiB), Got::right);
 }
 
+TEST_F(NvmeTierTest, ErasedObjectsThatWereJustReadAreGone) {
+    open();
+    put(1, 1000);
+    put(2, 2 * kMiB);
+    tier_->flush();
+    ASSERT_EQ(get(1, 1000), Got::right);  // their places are remembered now
+    ASSERT_EQ(get(2, 2 * kMiB), Got::right);
+    tier_->erase(object_id(1));
+    tier_->erase(object_id(2));
+    tier_->flush();
+    EXPECT_EQ(get(1, 1000), Got::miss);
+    EXPECT_EQ(get(2, 2 * kMiB), Got::miss);
+}
+
 TEST_F(NvmeTierTest, ReopenedAfterACloseItHasEverything) {
     open();
     for (std::uint64_t at = 0; at < 50; ++at) put(at, 1000 + at * 1777);
