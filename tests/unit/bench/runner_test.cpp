@@ -296,7 +296,7 @@ TEST(Table, ComparesWithTheFirstTarget) {
     result.figures = {figure_of("one", {1, 10, 100, 2, 5}), figure_of("two", {2, 20, 200, 4, 10})};
     const std::string table = table_of(result);
     EXPECT_THAT(table, HasSubstr("to one [95 %]"));
-    EXPECT_THAT(table, HasSubstr("2 [2, 2]"));
+    EXPECT_THAT(table, HasSubstr("2.00 [2.00, 2.00]"));
     EXPECT_THAT(table, HasSubstr("faster"));
     EXPECT_THAT(table, HasSubstr("run 3: 100"));
     EXPECT_THAT(table, Not(HasSubstr("of peak")));
