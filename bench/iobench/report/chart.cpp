@@ -125,7 +125,7 @@ std::string bars_script(const Chart& chart) {
         else
             script << before << data << " using 1:4:2:3 with xerrorbars pt " << point
                    << " ps 0.8 lw 1.4 lc rgb '" << look << "'";
-        script << ", " << data << " using 3:4:6 with labels left offset 0.6,0";
+        script << ", " << data << " using 3:4:6 with labels left offset 0.9,0";
         before = ", ";
     }
     return before == "plot " ? "" : script.str() + "\n";

@@ -127,7 +127,9 @@ Row compare_figures(const ResultFigure& a, const ResultFigure& b, bool paired) {
             .better = a.better,
             .a = a.summary.median,
             .b = b.summary.median,
-            .runs = std::min(a.values.size(), b.values.size())};
+            .runs = std::min(a.values.size(), b.values.size()),
+            .ratio = {},
+            .verdict = Verdict::none};
     const auto positive = [](double value) { return value > 0; };
     // A pair without a ratio would be left out of the paired bootstrap, and the figure look better than it
     // is.
@@ -138,7 +140,8 @@ Row compare_figures(const ResultFigure& a, const ResultFigure& b, bool paired) {
 }
 
 Comparison compare(const Side& a, const Side& b) {
-    Comparison comparison{.a = a, .b = b, .paired = a.result == b.result};
+    Comparison comparison{
+        .a = a, .b = b, .paired = a.result == b.result, .rows = {}, .only_a = {}, .only_b = {}};
     auto others = figures_of(b);
     for (const auto& figure : a.result->file.figures) {
         if (figure.target != a.target) continue;

@@ -80,8 +80,9 @@ std::string header(const std::vector<NamedResult>& results) {
     }
     return element("header",
                    element("h1", "iobench report") +
-                       element("p class='muted'", std::to_string(results.size()) + " results, measured " +
-                                                      html(from + " to " + to) + "."));
+                       element("p class='muted'", std::to_string(results.size()) +
+                                                      (results.size() == 1 ? " result" : " results") +
+                                                      ", measured " + html(from + " to " + to) + "."));
 }
 
 }  // namespace
