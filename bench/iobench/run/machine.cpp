@@ -183,12 +183,9 @@ std::vector<std::string> disturbances(const MachineState& before, const MachineS
                                       const OwnDaemons& daemons) {
     std::vector<std::string> found;
     if (before.drops && after.drops) {
-        const auto others = [](std::uint64_t before, std::uint64_t after, std::uint64_t ours_before,
-                               std::uint64_t ours_after) {
-            return after - before > ours_after - ours_before;
-        };
-        if (others(before.drops->page, after.drops->page, before.own_drops.page, after.own_drops.page) ||
-            others(before.drops->slab, after.drops->slab, before.own_drops.slab, after.own_drops.slab))
+        const CacheDrops &was = *before.drops, &is = *after.drops;
+        if (is.page - was.page > after.own_drops.page - before.own_drops.page ||
+            is.slab - was.slab > after.own_drops.slab - before.own_drops.slab)
             found.emplace_back("caches were dropped by somebody else");
     }
     if (!before.cpu || !after.cpu) return found;
