@@ -70,9 +70,9 @@ class Suite {
     /// and the same seed gives the same order of reading. Every run of a case returns the same metrics in the
     /// same order, all of them finite.
     ///
-    /// Called in a process of its own, forked from the one that made the suite: what a run leaves in members is
-    /// gone after it. After a signal its Workers die, their error unwinds the run, and files that it made are
-    /// removed by destructors; what takes longer than 3 s is killed (run/run_apart.hpp).
+    /// Called in a process of its own, forked from the one that made the suite: what a run leaves in members
+    /// is gone after it. After a signal its Workers die, their error unwinds the run, and files that it made
+    /// are removed by destructors; what takes longer than 3 s is killed (run/run_apart.hpp).
     virtual Result<Metrics> run(std::size_t which, std::uint64_t seed) = 0;
 
     /// What a reader of these figures of a run has to know beside them, in sentences: printed, and kept with
@@ -97,8 +97,8 @@ class SuiteKind {
     /// Options of this suite alone; their help begins with its name.
     virtual void add_options(CLI::App& app) = 0;
 
-    /// Those options as given, for the report. Two members, both texts, go to places of their own in the result
-    /// file: "preset", and "dataset_rule", how it was made sure that reads reach the device.
+    /// Those options as given, for the report. Two members, both texts, go to places of their own in the
+    /// result file: "preset", and "dataset_rule", how it was made sure that reads reach the device.
     [[nodiscard]] virtual nlohmann::ordered_json parameters() const = 0;
 
     [[nodiscard]] virtual Result<std::unique_ptr<Suite>> make(const RunOptions& options) const = 0;
