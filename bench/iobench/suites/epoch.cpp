@@ -35,7 +35,7 @@ class EpochSuite : public Suite {
         };
         const TrainerOptions& trainer = options_.trainer;
         constexpr double kLeastSteps = 500;
-        std::vector<std::string> remarks;
+        std::vector<std::string> said;
         char text[300];
         if (trainer.compute_ms <= 0) {
             std::snprintf(
@@ -43,19 +43,19 @@ class EpochSuite : public Suite {
                 "no compute time: AU says nothing here; the barrier after each step took %.1f us on "
                 "average, %.2f %% of the epoch",
                 value("barrier_us"), value("barrier_percent"));
-            remarks.emplace_back(text);
+            said.emplace_back(text);
         } else if (trainer.au_bar_percent > 0) {
             std::snprintf(text, sizeof text,
                           "AU %.2f %% (net of barriers %.2f %%); MLPerf Storage asks for %g %%",
                           value("au_percent"), value("au_net_percent"), trainer.au_bar_percent);
-            remarks.emplace_back(text);
+            said.emplace_back(text);
         }
         if (trainer.au_bar_percent > 0 && value("steps") < kLeastSteps) {
             std::snprintf(text, sizeof text, "%.0f steps an epoch; MLPerf Storage asks for at least %.0f",
                           value("steps"), kLeastSteps);
-            remarks.emplace_back(text);
+            said.emplace_back(text);
         }
-        return remarks;
+        return said;
     }
 
   private:
