@@ -8,7 +8,7 @@
 #include <cstring>
 #include <new>
 
-#include "bench/iobench/run/host.hpp"
+#include "bench/iobench/run/place.hpp"
 #include "bench/iobench/run/workers.hpp"
 
 namespace tierfs::iobench {
@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kAlignment = 4096;  // enough for every block device
 
 std::string fs_name(const std::string& path) {
-    return host_facts(path)["fs_type"].get<std::string>();
+    return describe("", path).target.fs_type;
 }
 
 Error no_direct(const std::string& path) {
