@@ -58,10 +58,8 @@ Cells row_of(const ResultFigure& figure, const ResultFigure* base, const Shape& 
     if (shape.ratio) {
         const bool compared = base != nullptr && base != &figure;
         const Row row = compared ? compare_figures(figure, *base, true) : Row{};
-        cells.push_back(row.ratio
-                            ? ratio_number(row.ratio->value) + " [" + ratio_number(row.ratio->interval[0]) +
-                                  ", " + ratio_number(row.ratio->interval[1]) + "]"
-                            : "");
+        cells.push_back(
+            row.ratio ? ratio_text(row.ratio->value, row.ratio->interval[0], row.ratio->interval[1]) : "");
         cells.push_back(compared ? to_string(row.verdict) : "");
     }
     if (shape.outliers) cells.push_back(outliers_text(figure));
