@@ -106,8 +106,7 @@ std::string label(const Side& side, bool with_file) {
 std::string ratio_of(const Row& row) {
     if (!row.ratio) return "-";
     const auto [low, high] = row.ratio->interval;
-    const std::string text = ratio_number(row.ratio->value);
-    return row.runs < 2 ? text : text + " [" + ratio_number(low) + ", " + ratio_number(high) + "]";
+    return row.runs < 2 ? ratio_number(row.ratio->value) : ratio_text(row.ratio->value, low, high);
 }
 
 void print(const Comparison& comparison) {

@@ -200,11 +200,7 @@ void share_scale(Plot& plot) {
 std::vector<std::string> cases_with(const Section& section, const std::string& metric) {
     std::vector<std::string> tests;
     for (const auto& test : section.cases())
-        for (std::size_t column = 0; column < section.columns().size(); ++column)
-            if (section.figure(column, test, metric) != nullptr) {
-                tests.push_back(test);
-                break;
-            }
+        if (section.anywhere(test, metric)) tests.push_back(test);
     return tests;
 }
 

@@ -19,7 +19,7 @@ struct Plot {
     std::size_t left_out = 0;  ///< panels beyond kMostPanels
 };
 
-constexpr std::size_t kMostPlots = 6;    ///< of a section
+constexpr std::size_t kMostPlots = 8;    ///< of a section
 constexpr std::size_t kMostPanels = 24;  ///< of a plot
 constexpr std::size_t kMostGroups = 60;  ///< cases in a chart of bars
 

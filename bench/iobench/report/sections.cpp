@@ -9,11 +9,11 @@ namespace tierfs::iobench {
 
 namespace {
 
-/// What says most about how fast something is, first: shares of time, rates, then times.
-constexpr std::array kTelling = {"au_percent",  "samples_per_s", "files_per_s",    "mb_per_s",
-                                 "names_per_s", "ops_per_s",     "write_mb_per_s", "read_mb_per_s",
-                                 "stall_s",     "p99_us",        "requests"};
-constexpr std::size_t kOfUnknown = 2;  // metrics of a suite that has none of these
+/// What says most about how fast something is, first: shares of time, rates, then times and requests.
+constexpr std::array kTelling = {"au_percent",     "samples_per_s",    "files_per_s", "mb_per_s",
+                                 "seq_mb_per_s",   "rand_reads_per_s", "names_per_s", "ops_per_s",
+                                 "write_mb_per_s", "read_mb_per_s",    "find_s",      "mount_s",
+                                 "stall_s",        "p99_us",           "requests"};
 
 std::size_t rank_of(const SectionMetric& metric) {
     return static_cast<std::size_t>(std::find(kTelling.begin(), kTelling.end(), metric.name) -
@@ -88,16 +88,31 @@ std::optional<Row> Section::against_first(std::size_t column, const std::string&
 }
 
 std::vector<SectionMetric> Section::main_metrics() const {
-    std::vector<SectionMetric> judged, telling;
+    std::set<std::string> chosen;
+    for (const auto& test : cases_) {
+        bool told = false;
+        std::string first;  // stands for a case that has nothing telling but its requests
+        for (const auto& metric : metrics_) {
+            if (metric.better == Better::neither || !anywhere(test, metric.name)) continue;
+            if (first.empty()) first = metric.name;
+            if (rank_of(metric) == kTelling.size()) continue;
+            chosen.insert(metric.name);
+            told = told || metric.name != "requests";
+        }
+        if (!told && !first.empty()) chosen.insert(first);
+    }
+    std::vector<SectionMetric> main;
     for (const auto& metric : metrics_)
-        if (metric.better != Better::neither) judged.push_back(metric);
-    for (const auto& metric : judged)
-        if (rank_of(metric) < kTelling.size()) telling.push_back(metric);
-    std::sort(telling.begin(), telling.end(),
-              [](const auto& a, const auto& b) { return rank_of(a) < rank_of(b); });
-    if (!telling.empty()) return telling;
-    if (judged.size() > kOfUnknown) judged.resize(kOfUnknown);
-    return judged;
+        if (chosen.contains(metric.name)) main.push_back(metric);
+    std::stable_sort(main.begin(), main.end(),
+                     [](const auto& a, const auto& b) { return rank_of(a) < rank_of(b); });
+    return main;
+}
+
+bool Section::anywhere(const std::string& test, const std::string& metric) const {
+    for (std::size_t column = 0; column < columns_.size(); ++column)
+        if (figure(column, test, metric) != nullptr) return true;
+    return false;
 }
 
 std::vector<Section> sections_of(const std::vector<NamedResult>& results) {

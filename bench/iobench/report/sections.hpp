@@ -45,7 +45,11 @@ class Section {
     [[nodiscard]] std::optional<Row> against_first(std::size_t column, const std::string& test,
                                                    const std::string& metric) const;
 
-    /// Metrics worth a plot, the one that says most first; of none of them are more and less alike.
+    /// Whether a column has it.
+    [[nodiscard]] bool anywhere(const std::string& test, const std::string& metric) const;
+
+    /// Metrics worth a plot, the one that says most first: at least one for each case, none of those of which
+    /// more and less are alike.
     [[nodiscard]] std::vector<SectionMetric> main_metrics() const;
 
   private:

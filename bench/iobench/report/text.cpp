@@ -83,7 +83,7 @@ std::string csv_field(std::string_view text) {
 }
 
 std::string gnuplot_string(std::string_view text) {
-    constexpr std::string_view kHarmless = " .,:;+-/=()[]_*";
+    constexpr std::string_view kHarmless = " .,:+-/=()[]_*";
     std::string safe = "'";
     const std::string clean = printable(text);
     for_each_character(clean, [&](std::string_view character) {
@@ -139,6 +139,10 @@ std::string ratio_number(double ratio) {
     else
         std::snprintf(text, sizeof text, "%.*f", size < 10 ? 3 : size < 100 ? 1 : 0, ratio);
     return text;
+}
+
+std::string ratio_text(double ratio, double low, double high) {
+    return ratio_number(ratio) + " [" + ratio_number(low) + ", " + ratio_number(high) + "]";
 }
 
 std::string columns(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& right) {

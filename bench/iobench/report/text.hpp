@@ -22,7 +22,7 @@ std::string csv_field(std::string_view text);
 std::string printable(std::string_view text);
 
 /// A string of gnuplot's in single quotes, which substitute nothing. Letters, digits, blanks, what is not
-/// ASCII, and .,:;+-/=()[]_* stay; all else becomes "?", since gnuplot takes some for markup, formats or
+/// ASCII, and .,:+-/=()[]_* stay; all else becomes "?", since gnuplot takes some for markup, formats or
 /// commands.
 std::string gnuplot_string(std::string_view text);
 
@@ -38,6 +38,9 @@ std::string number(double value);
 /// A ratio with as many digits as say something, and enough to tell it from 1: "0.0712", "0.997", "2.433",
 /// "14.2".
 std::string ratio_number(double ratio);
+
+/// "0.997 [0.981, 1.012]".
+std::string ratio_text(double ratio, double low, double high);
 
 /// Columns, divided by two blanks, of rows that all have as many cells as the first. Columns whose `right` is
 /// set are set flush right.

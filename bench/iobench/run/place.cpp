@@ -117,7 +117,9 @@ std::optional<ResultDevice> device_of(const MountInfo& mount, const std::string&
 }
 
 Place describe(const std::string& name, const std::string& path) {
-    Place place{.target = {.name = name, .path = path}, .device_number = {}};
+    Place place;
+    place.target.name = name;
+    place.target.path = path;
     const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), std::free);
     const auto mounts = parse_mountinfo(content_of("/proc/self/mountinfo"));
     const MountInfo* mount = mount_of(mounts, real ? real.get() : path);

@@ -207,5 +207,16 @@ TEST(Sections, PutTheMetricThatSaysMostFirst) {
     EXPECT_EQ(main[1].name, "p99_us");
 }
 
+TEST(Sections, HaveAMetricForEachCase) {
+    auto one = result("a.json", {"one"});
+    one.file.figures.push_back(figure("one", "thaw", "fish_s", Better::lower, kAround50));
+    one.file.figures.push_back(figure("one", "thaw", "cpu_s", Better::lower, kAround50));
+    one.file.figures.push_back(figure("one", "thaw", "requests", Better::lower, kAround50));
+    const std::vector<NamedResult> results = {one};
+    std::vector<std::string> names;
+    for (const auto& metric : sections_of(results)[0].main_metrics()) names.push_back(metric.name);
+    EXPECT_THAT(names, ElementsAre("files_per_s", "requests", "fish_s"));
+}
+
 }  // namespace
 }  // namespace tierfs::iobench

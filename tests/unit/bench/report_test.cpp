@@ -73,6 +73,7 @@ TEST(ReportText, WritesNumbersForPeople) {
     EXPECT_EQ(ratio_number(1), "1.000");
     EXPECT_EQ(ratio_number(14.23), "14.2");
     EXPECT_EQ(ratio_number(0.07123), "0.0712");
+    EXPECT_EQ(ratio_text(2, 0.99651, 14.23), "2.000 [0.997, 14.2]");
 }
 
 TEST(ReportText, SetsColumns) {

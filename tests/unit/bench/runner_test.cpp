@@ -22,6 +22,13 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
+ResultTarget named(const std::string& name) {
+    ResultTarget target;
+    target.name = name;
+    target.path = "/p";
+    return target;
+}
+
 /// What the suites were told, in the order in which they ran; they run in processes of their own.
 struct Log {
     struct Entry {
@@ -68,7 +75,7 @@ class FakeSuite : public Suite {
 class RunnerTest : public testing::Test {
   protected:
     void add(char name, std::vector<std::string> cases, FakeSuite::Run run = {}) {
-        Target target{.description = {.name = std::string(1, name), .path = "/p"},
+        Target target{.description = named(std::string(1, name)),
                       .suite = std::make_unique<FakeSuite>(log_, name, std::move(cases), std::move(run)),
                       .daemon = {}};
         targets_.push_back(std::move(target));
@@ -285,7 +292,7 @@ ResultFigure figure_of(const std::string& target, const std::vector<double>& val
 
 TEST(Table, ComparesWithTheFirstTarget) {
     ResultFile result;
-    result.targets = {{.name = "one"}, {.name = "two"}};
+    result.targets = {named("one"), named("two")};
     result.figures = {figure_of("one", {1, 10, 100, 2, 5}), figure_of("two", {2, 20, 200, 4, 10})};
     const std::string table = table_of(result);
     EXPECT_THAT(table, HasSubstr("to one [95 %]"));
@@ -297,7 +304,7 @@ TEST(Table, ComparesWithTheFirstTarget) {
 
 TEST(Table, NamesThatAreEscapeSequencesAreHarmless) {
     ResultFile result;
-    result.targets = {{.name = "a\x1b[2J"}};
+    result.targets = {named("a\x1b[2J")};
     result.figures = {figure_of("a\x1b[2J", {1})};
     result.disturbances = {{.target = "\x1b", .test = "\x1b", .what = "\x1b", .run = 1}};
     result.warnings = {"\x1b"};
