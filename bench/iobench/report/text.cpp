@@ -101,7 +101,7 @@ std::size_t length(std::string_view text) {
 }
 
 std::string shortened(std::string_view text, std::size_t limit) {
-    const std::string clean = printable(text);
+    std::string clean = printable(text);
     std::vector<std::string_view> characters;
     for_each_character(clean, [&](std::string_view character) { characters.push_back(character); });
     if (characters.size() <= limit) return clean;
