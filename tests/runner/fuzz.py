@@ -17,7 +17,8 @@ SECONDS, SECONDS_FULL = 10, 300  # of each fuzzer
 # Where there is little to find, a default run spends less.
 SECONDS_SMALL = {"channel": 2, "kernel_bytes": 2, "memory_sources": 4, "units": 4}
 SEED = 1  # of a default run: the same commit searches the same inputs again
-LONGEST = {"extent_table": 16384, "control": 16384, "backing_file": 8192}  # bytes of an input; of the others 4096
+# Bytes of an input; of the others 4096.
+LONGEST = {"extent_table": 16384, "control": 16384, "backing_file": 8192, "result_file": 8192}
 MEMORY_MIB = 1024
 # An input that takes this long is a finding. Generous in a default run, for the machine may be busy.
 PATIENCE, PATIENCE_FULL = 60, 10

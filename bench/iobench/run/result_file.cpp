@@ -1,5 +1,6 @@
 #include "bench/iobench/run/result_file.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -346,10 +347,10 @@ Result<ResultFile> read_result(const std::string& path) {
     if (!S_ISREG(attributes.st_mode)) return fail(EINVAL, path + ": is not a regular file");
     if (static_cast<std::uint64_t>(attributes.st_size) > kLargest)
         return fail(EFBIG, path + ": is larger than 256 MiB: no result of iobench run");
-    const auto opened = open_for_reading(path);
-    if (!opened) return fail(opened.error());
+    const Fd opened(::open(path.c_str(), O_RDONLY | O_CLOEXEC));  // the user's own file: links are followed
+    if (opened.get() < 0) return fail(system_error(errno, path));
     std::string text(static_cast<std::size_t>(attributes.st_size), '\0');
-    const auto n = read_at(*opened, std::as_writable_bytes(std::span(text)), 0, path);
+    const auto n = read_at(opened, std::as_writable_bytes(std::span(text)), 0, path);
     if (!n) return fail(n.error());
     text.resize(*n);
     try {

@@ -91,6 +91,14 @@ TEST_F(ResultFileTest, ReadsWhatWasWritten) {
     EXPECT_EQ(std::distance(fs::directory_iterator(root_), {}), 1) << "a temporary file was left";
 }
 
+TEST_F(ResultFileTest, IsReadThroughASymbolicLink) {
+    ASSERT_TRUE(write_result(root_ + "/r.json", example()));
+    fs::create_symlink("r.json", root_ + "/latest.json");
+    const auto read = read_result(root_ + "/latest.json");
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ(*read, example());
+}
+
 TEST_F(ResultFileTest, HasTheMembersThatScriptsRead) {
     const Json json = to_json(example());
     EXPECT_EQ(json["format"], "iobench");
