@@ -35,8 +35,8 @@ TEST(ReportText, ReplacesWhatATerminalObeysAndWhatIsNotUtf8) {
     EXPECT_EQ(printable("a\x1b[2Jb"), "a\xef\xbf\xbd[2Jb");
     EXPECT_EQ(printable("\xc2\x9b"), "\xef\xbf\xbd");  // CSI in one character
     for (const std::string bad : {"\xff", "\xc0", "\x80"}) EXPECT_EQ(printable(bad), "\xef\xbf\xbd");
-    EXPECT_EQ(printable("\xed\xa0\x80").find("\xed"), std::string::npos);  // a surrogate
-    EXPECT_EQ(printable("\xf4\x90\x80\x80").find("\xf4"), std::string::npos);
+    EXPECT_EQ(printable("\xed\xa0\x80").find('\xed'), std::string::npos);  // a surrogate
+    EXPECT_EQ(printable("\xf4\x90\x80\x80").find('\xf4'), std::string::npos);
     EXPECT_EQ(printable("日本\xf0\x9f\x98\x80"), "日本\xf0\x9f\x98\x80");
     EXPECT_EQ(printable("日\xe6\x97"), "日\xef\xbf\xbd\xef\xbf\xbd");
 }
@@ -189,7 +189,7 @@ class Programs : public testing::Test {
 
     /// A stand-in for gnuplot.
     std::string program(const std::string& script) {
-        const std::string path = root_ + "/gnuplot";
+        std::string path = root_ + "/gnuplot";
         std::ofstream(path) << "#!/bin/sh\n" << script;
         fs::permissions(path, fs::perms::owner_all);
         return path;
