@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -31,14 +32,15 @@ class Opened:
         self.complaints = re.findall(r"^\[.*:CONSOLE.*$", log, re.M)
 
 
-def open_page(page, folder, limit, *flags):
+def open_page(page, limit, *flags):
     """Skips the test where there is no Chromium."""
     if not is_usable():
         pytest.skip("chromium is not installed (packaging/dependencies --test; Ubuntu has it as a snap alone)")
-    home = folder / "home"
-    home.mkdir(exist_ok=True)
-    process = subprocess.run([PROGRAM, *FLAGS, f"--user-data-dir={home}", *flags, "--dump-dom", page.as_uri()],
-                             stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=limit,
-                             check=False, env={**os.environ, "HOME": str(home), "TMPDIR": str(home)})
+    # A short name: below it is a socket, whose path may have 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="c", dir=os.environ.get("TIERFS_TEST_ROOT") or None,
+                                     ignore_cleanup_errors=True) as home:
+        process = subprocess.run([PROGRAM, *FLAGS, f"--user-data-dir={home}", *flags, "--dump-dom", page.as_uri()],
+                                 stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                                 timeout=limit, check=False, env={**os.environ, "HOME": home, "TMPDIR": home})
     assert process.returncode == 0, process.stderr
     return Opened(process.stdout, process.stderr)

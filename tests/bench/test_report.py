@@ -36,8 +36,8 @@ document.title = 'checked ' + document.querySelectorAll('figure svg text').lengt
 needs_gnuplot = pytest.mark.skipif(not shutil.which("gnuplot"), reason="gnuplot is not installed")
 
 
-def browse(page, folder, *flags):
-    return open_page(page, folder, LIMIT * SLOWNESS, *flags)
+def browse(page, *flags):
+    return open_page(page, LIMIT * SLOWNESS, *flags)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def report(iobench, folder):
 @needs_gnuplot
 def test_the_page_opens_without_an_error(report, folder):
     page = report(synthetic.everything(folder))
-    opened = browse(page, folder)
+    opened = browse(page)
     assert opened.complaints == []
     for part in ("Headline", "Warnings", "seqrand", "How it was measured", "retinanet", "other processes used 38 %"):
         assert part in opened.dom
@@ -71,7 +71,7 @@ def test_the_page_neither_loads_nor_runs_anything(iobench, folder, harm):
     page = folder / "page.html"
     iobench("report", synthetic.write(folder / "one.json", synthetic.checkpoint()), "--html", page)
     page.write_text(page.read_text().replace("<main>", f"<main>{harm}"))
-    opened = browse(page, folder)
+    opened = browse(page)
     assert "Content Security Policy" in "".join(opened.complaints)
     assert "<title>iobench report</title>" in opened.dom
 
@@ -83,7 +83,7 @@ def test_labels_do_not_overlap(report, folder, window):
     text = page.read_text()
     policy = re.search(r"<meta http-equiv=[^>]*>", text).group()
     page.write_text(text.replace(policy, "").replace("</body>", FIND_OVERLAPS + "</body>"))
-    title = re.search(r"<title>(.*?)</title>", browse(page, folder, f"--window-size={window}").dom, re.S).group(1)
+    title = re.search(r"<title>(.*?)</title>", browse(page, f"--window-size={window}").dom, re.S).group(1)
     count, bad = re.fullmatch(r"checked (\d+): (.*)", title, re.S).groups()
     assert int(count) > 100
     assert bad == ""
@@ -105,7 +105,7 @@ def test_hostile_names_are_only_text(iobench, folder):
     assert "\x1b" not in iobench("compare", path).out
     assert not (folder / "owned").exists()
     assert "<script" not in page.read_text()
-    opened = browse(page, folder)
+    opened = browse(page)
     assert opened.complaints == []
     assert "<title>iobench report</title>" in opened.dom
     with open(folder / "all.csv", newline="") as file:
