@@ -42,6 +42,27 @@ def test_fail_if_slower_is_for_continuous_integration(iobench, files):
     iobench("compare", old, new, "--fail-if-slower", 75, "--metric", "^files_per_s$")
 
 
+def test_fail_if_slower_fails_where_it_cannot_tell(iobench, folder, files):
+    new, old = files
+    document = json.loads(new.read_text())
+
+    def told(change):
+        spoilt = json.loads(new.read_text())
+        change(spoilt)
+        path = folder / "spoilt.json"
+        path.write_text(json.dumps(spoilt))
+        return iobench("compare", path, old, "--fail-if-slower", 5, expect=1).err
+
+    def shorten(spoilt):
+        for figure in spoilt["figures"]:
+            figure.update(values=figure["values"][:4], outliers=[])
+
+    assert document["complete"]
+    assert "is not complete" in told(lambda spoilt: spoilt.update(complete=False))
+    assert "A lacks shuffled" in told(lambda spoilt: spoilt["figures"].pop())
+    assert "fewer than 5 runs" in told(shorten)
+
+
 def test_a_pattern_chooses_metrics(iobench, files):
     assert list(verdicts(iobench("compare", *files, "--json", "--metric", "_us$"))) == ["p99_us"]
     assert "no case and metric" in iobench("compare", *files, "--metric", "nothing", expect=1).err

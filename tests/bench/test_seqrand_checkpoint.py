@@ -69,7 +69,7 @@ def test_checkpoint_cleans_up_when_it_is_interrupted(folder, number):
                                 "--checkpoint-size", "64M"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         end = time.monotonic() + 60 * SLOWNESS
-        while not list(folder.glob(".iobench-checkpoint-*/rank_*")) and time.monotonic() < end:
+        while not list(folder.glob("iobench-scratch-*/rank_*")) and time.monotonic() < end:
             time.sleep(0.01)
         process.send_signal(number)
         _, err = process.communicate(timeout=LIMIT * SLOWNESS)

@@ -20,8 +20,11 @@ int Fd::close() {
 }
 
 Result<Fd> open_for_reading(const std::string& path) {
-    Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));  // a pipe would block
     if (file.get() < 0) return fail(system_error(errno, path));
+    struct stat attributes {};
+    if (::fstat(file.get(), &attributes) != 0) return fail(system_error(errno, path));
+    if (!S_ISREG(attributes.st_mode)) return fail(EINVAL, path + ": is not a regular file");
     return file;
 }
 
@@ -81,9 +84,10 @@ Result<std::vector<FoundFile>> walk(const std::string& directory) {
     std::error_code error;
     fs::recursive_directory_iterator at(directory, error);
     for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
-        if (at->is_symlink(error) || !at->is_regular_file(error)) continue;
-        const std::uint64_t size = at->file_size(error);
-        if (!error) found.push_back({at->path().lexically_relative(directory).string(), size});
+        const bool wanted = !at->is_symlink(error) && at->is_regular_file(error);
+        const std::uint64_t size = wanted ? at->file_size(error) : 0;
+        if (error) return fail(error.value(), at->path().string() + ": " + error.message());
+        if (wanted) found.push_back({at->path().lexically_relative(directory).string(), size});
     }
     if (error) return fail(error.value(), directory + ": cannot be listed: " + error.message());
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.path < b.path; });

@@ -95,8 +95,14 @@ Comparisons between(const NamedResult& one, const NamedResult& other, const Requ
 void keep_metrics(std::vector<Comparison>& comparisons, const std::string& pattern) {
     if (pattern.empty()) return;
     const Pattern wanted(pattern);
-    for (auto& comparison : comparisons)
+    const auto unwanted = [&](const std::string& name) {
+        return !wanted.is_in(name.substr(name.rfind(' ') + 1));
+    };
+    for (auto& comparison : comparisons) {
         std::erase_if(comparison.rows, [&](const Row& row) { return !wanted.is_in(row.metric); });
+        std::erase_if(comparison.only_a, unwanted);
+        std::erase_if(comparison.only_b, unwanted);
+    }
 }
 
 std::string label(const Side& side, bool with_file) {
@@ -127,8 +133,19 @@ void print(const Comparison& comparison) {
     std::printf("\n");
 }
 
+/// Why "not slower" cannot be said; empty when it can.
+std::string undecided(const Comparison& comparison) {
+    for (const auto* side : {&comparison.a, &comparison.b})
+        if (!side->result->file.complete) return side->result->name + " is not complete";
+    if (!comparison.only_b.empty()) return "A lacks " + comparison.only_b.front();
+    for (const auto& row : comparison.rows)
+        if (row.verdict == Verdict::too_few)
+            return row.test + " " + row.metric + " has fewer than " + std::to_string(kEnoughRuns) + " runs";
+    return "";
+}
+
 int status_of(const std::vector<Comparison>& comparisons, double percent) {
-    for (const auto& comparison : comparisons)
+    for (const auto& comparison : comparisons) {
         for (const auto& row : comparison.rows)
             if (row.verdict == Verdict::slower && row.percent_slower() > percent) {
                 std::fprintf(stderr, "iobench: %s %s: slower by %s %%, more than %s %%\n",
@@ -136,6 +153,9 @@ int status_of(const std::vector<Comparison>& comparisons, double percent) {
                              number(row.percent_slower()).c_str(), number(percent).c_str());
                 return kSlowerStatus;
             }
+        if (const auto why = undecided(comparison); !why.empty())
+            return complain("--fail-if-slower cannot tell: " + printable(why));
+    }
     return 0;
 }
 
@@ -165,7 +185,7 @@ Result<int> run(const Request& request) {
     }
     for (const auto& warning : warnings)
         std::fprintf(stderr, "iobench: warning: %s\n", printable(warning).c_str());
-    return status_of(*comparisons, request.fail_if_slower.value_or(std::numeric_limits<double>::infinity()));
+    return request.fail_if_slower ? status_of(*comparisons, *request.fail_if_slower) : 0;
 }
 
 std::string check_regex(const std::string& pattern) {
@@ -183,8 +203,9 @@ change did, give the new result first.
 
 Warnings go to standard error: other hosts, parameters or suites, fewer than 5 runs, disturbances.
 
-Exit status: 0 compared, 1 failed (a file could not be read, nothing to compare), 2 wrong usage, 3 slower by more than
---fail-if-slower allows.)";
+Exit status: 0 compared, 1 failed (a file could not be read, nothing to compare; with --fail-if-slower also when it cannot
+tell: a file is not complete, A lacks a figure, fewer than 5 runs), 2 wrong usage, 3 slower by more than --fail-if-slower
+allows. With 5 runs one figure in 16 seems faster or slower by chance alone: choose metrics, or measure more runs.)";
 
 }  // namespace
 

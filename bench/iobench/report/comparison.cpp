@@ -37,7 +37,7 @@ Verdict verdict_of_zeros(const ResultFigure& a, const ResultFigure& b) {
 
 Verdict verdict_of(const ResultFigure& a, const ResultFigure& b, const Row& row) {
     if (row.better == Better::neither) return Verdict::none;
-    if (row.runs < 2) return Verdict::too_few;
+    if (row.runs < kEnoughRuns) return Verdict::too_few;
     if (!row.ratio) return verdict_of_zeros(a, b);
     const auto [low, high] = row.ratio->interval;
     if (low > 1) return better_or_worse(row.better, true);
@@ -131,9 +131,8 @@ Row compare_figures(const ResultFigure& a, const ResultFigure& b, bool paired) {
             .ratio = {},
             .verdict = Verdict::none};
     const auto positive = [](double value) { return value > 0; };
-    // A pair without a ratio would be left out of the paired bootstrap, and the figure look better than it
-    // is.
-    const bool usable = paired ? std::all_of(b.values.begin(), b.values.end(), positive) : row.b > 0;
+    // A sample without a ratio would be left out of the bootstrap, and the interval be too narrow.
+    const bool usable = std::all_of(b.values.begin(), b.values.end(), positive);
     if (usable) row.ratio = paired ? paired_ratio(a.values, b.values) : ratio(a.values, b.values);
     row.verdict = verdict_of(a, b, row);
     return row;

@@ -10,7 +10,8 @@
 
 namespace tierfs::iobench {
 
-/// Fewer runs give intervals that are too narrow.
+/// Fewer runs give intervals that are too narrow, and no verdict: of two equal sides 4 runs in turns would
+/// say "faster" or "slower" one time in eight.
 constexpr std::size_t kEnoughRuns = 5;
 
 /// A file that was read, and the name to speak of it by.
@@ -30,7 +31,7 @@ enum class Verdict {
     faster,         ///< the interval of the ratio excludes 1, on the side that is better
     slower,         ///< on the other side
     no_difference,  ///< the interval includes 1
-    too_few,        ///< an interval needs two runs (paired: two rounds) at least
+    too_few,        ///< fewer than kEnoughRuns (paired: rounds)
     none,           ///< of this metric neither more nor less is better
 };
 
@@ -43,7 +44,7 @@ struct Row {
     Better better = Better::neither;
     double a = 0, b = 0;         ///< medians
     std::size_t runs = 0;        ///< of the side that has fewer
-    std::optional<Ratio> ratio;  ///< a/b; none when a median of `b` is not over 0
+    std::optional<Ratio> ratio;  ///< a/b; none when a value of `b` is not over 0
     Verdict verdict = Verdict::none;
 
     /// By how many percent `a` is worse than `b`: of a rate 100 (1 - a/b), of a time 100 (a/b - 1). Less than

@@ -21,6 +21,7 @@ constexpr std::string_view kFormat = "iobench";
 constexpr std::uint64_t kVersion = 1;
 constexpr std::uint64_t kLargest = 256ULL << 20;
 constexpr int kDeepest = 64;
+constexpr std::size_t kMostValues = 10000;  // of a figure: intervals take thousands of resamples of them
 constexpr std::array<const char*, 3> kBetter = {"higher", "lower", "neither"};  // in the order of Better
 
 template <typename T>
@@ -219,6 +220,7 @@ ResultFigure read_figure(Reader& reader, const Place& at) {
     const Place values = reader.member(at, "values");
     for (const Place& element : reader.list(values)) figure.values.push_back(reader.number(element));
     if (figure.values.empty()) reader.complain(values.where, "is empty");
+    if (figure.values.size() > kMostValues) reader.complain(values.where, "has over 10000 values");
     if (reader.failed()) return figure;
     figure.summary = read_summary(reader, at, figure.values);
     if (at.json.contains("share_of_peak"))

@@ -44,7 +44,9 @@ void add_figure(ResultFile& result, const ResultTarget& target, const std::strin
                         .summary = {},
                         .share_of_peak = {}};
     figure.summary = summarize(figure.values);
-    if (target.device && target.device->peak_mb_per_s.value_or(0) > 0 && figure.unit == "MB/s")
+    // The peak is of reading: not of what is written, nor of one rank among several.
+    const bool reads = metric.name == "mb_per_s" || metric.name == "read_total_mb_per_s";
+    if (target.device && target.device->peak_mb_per_s.value_or(0) > 0 && reads)
         figure.share_of_peak = figure.summary.median / *target.device->peak_mb_per_s;
     result.figures.push_back(std::move(figure));
 }

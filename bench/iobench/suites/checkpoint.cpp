@@ -2,57 +2,32 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
+#include <memory>
 
 #include "bench/iobench/run/gate.hpp"
 #include "bench/iobench/suites/checkpoint_rank.hpp"
+#include "bench/iobench/suites/names.hpp"
 #include "bench/iobench/suites/suites.hpp"
 
 namespace tierfs::iobench {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 struct Shape {
     unsigned ranks = 4;
     std::uint64_t size = 256 << 20, chunk = 4 << 20;  // bytes
 };
 
-/// A directory that belongs to one run; goes with the object, and all that is in it.
-class OwnDirectory {
+/// Removes what a run leaves in its directory, also when it failed.
+class Cleaned {
   public:
-    static Result<OwnDirectory> below(const std::string& parent) {
-        std::string name = parent + "/.iobench-checkpoint-XXXXXX";
-        if (mkdtemp(name.data()) != nullptr) return OwnDirectory(std::move(name));
-        if (errno == EROFS)
-            return fail(EROFS, parent +
-                                   ": is mounted read-only, and checkpoint writes there; mount it writable "
-                                   "or choose another --path");
-        return fail(system_error(errno, parent +
-                                            ": no directory can be made there, and checkpoint writes into "
-                                            "one of its own"));
-    }
-    ~OwnDirectory() { static_cast<void>(remove()); }
-    OwnDirectory(OwnDirectory&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-    OwnDirectory(const OwnDirectory&) = delete;
-    OwnDirectory& operator=(const OwnDirectory&) = delete;
-    OwnDirectory& operator=(OwnDirectory&&) = delete;
-
-    [[nodiscard]] const std::string& path() const { return path_; }
-
-    Result<void> remove() {
-        const std::string path = std::exchange(path_, {});
-        if (path.empty()) return {};
-        std::error_code error;
-        fs::remove_all(path, error);
-        if (error) return fail(error.value(), path + ": cannot be removed: " + error.message());
-        return {};
-    }
+    explicit Cleaned(Scratch& scratch) : scratch_(scratch) {}
+    ~Cleaned() { static_cast<void>(scratch_.remove()); }
+    Cleaned(const Cleaned&) = delete;
+    Cleaned& operator=(const Cleaned&) = delete;
 
   private:
-    explicit OwnDirectory(std::string path) : path_(std::move(path)) {}
-    std::string path_;
+    Scratch& scratch_;
 };
 
 /// Earlier than by the first write that fails. File systems that do not know their size say 0.
@@ -93,7 +68,8 @@ Figures figures_of(Shared<RankTimes>& ranks, std::uint64_t size) {
 
 class Checkpoint : public Suite {
   public:
-    Checkpoint(const RunOptions& options, const Shape& shape) : options_(options), shape_(shape) {}
+    Checkpoint(const RunOptions& options, const Shape& shape, std::unique_ptr<Scratch> scratch)
+        : options_(options), shape_(shape), scratch_(std::move(scratch)) {}
 
     [[nodiscard]] std::vector<std::string> cases() const override {
         return {"ranks-" + std::to_string(shape_.ranks)};
@@ -102,14 +78,14 @@ class Checkpoint : public Suite {
     Result<Metrics> run(std::size_t /*which*/, std::uint64_t seed) override {
         if (auto room = check_room(options_.path, shape_.size * shape_.ranks); !room)
             return fail(room.error());
-        auto directory = OwnDirectory::below(options_.path);
-        if (!directory) return fail(directory.error());
+        if (auto made = scratch_->make(); !made) return fail(made.error());
+        const Cleaned cleaned(*scratch_);
         Shared<RankTimes> writes(shape_.ranks), reads(shape_.ranks);
-        if (auto done = by_all(directory->path(), seed, write_rank, writes, DropCaches::none); !done)
+        if (auto done = by_all(scratch_->path(), seed, write_rank, writes, DropCaches::none); !done)
             return fail(done.error());
-        if (auto done = by_all(directory->path(), seed, read_rank, reads, options_.drop); !done)
+        if (auto done = by_all(scratch_->path(), seed, read_rank, reads, options_.drop); !done)
             return fail(done.error());
-        if (auto removed = directory->remove(); !removed) return fail(removed.error());
+        if (auto removed = scratch_->remove(); !removed) return fail(removed.error());
         const Figures write = figures_of(writes, shape_.size), read = figures_of(reads, shape_.size);
         return Metrics{{"write_mb_per_s", write.least_rate, Better::higher},
                        {"write_total_mb_per_s", write.total_rate, Better::higher},
@@ -139,6 +115,7 @@ class Checkpoint : public Suite {
 
     const RunOptions options_;
     const Shape shape_;
+    const std::unique_ptr<Scratch> scratch_;  // of the process that made it: it cleans up after a killed run
 };
 
 class CheckpointKind : public SuiteKind {
@@ -181,10 +158,11 @@ class CheckpointKind : public SuiteKind {
         if (shape_.chunk == 0 || shape_.chunk % 4096 != 0 || shape_.chunk > std::uint64_t{1} << 30)
             return fail(EINVAL, "--chunk: choose a multiple of 4096, at most 1G");
         // a mount that is read-only or full is known before anything is measured
-        if (auto directory = OwnDirectory::below(options.path); !directory) return fail(directory.error());
+        auto scratch = Scratch::reserve(options.path);
+        if (!scratch) return fail(scratch.error());
         if (auto room = check_room(options.path, shape_.size * shape_.ranks); !room)
             return fail(room.error());
-        return std::make_unique<Checkpoint>(options, shape_);
+        return std::make_unique<Checkpoint>(options, shape_, std::move(*scratch));
     }
 
   private:

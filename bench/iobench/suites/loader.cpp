@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <numeric>
 
 #include "bench/iobench/run/statistics.hpp"
@@ -132,7 +134,7 @@ class LoaderKind : public SuiteKind {
         plan.reference = choice_.reference;
         plan.batches = choice_.batches;
         plan.limit_s = choice_.limit_s;
-        if (const auto file = open_for_reading(plan.file); !file) return fail(file.error());
+        if (::access(plan.file.c_str(), R_OK) != 0) return fail(system_error(errno, plan.file));
         const unsigned workers = choice_.workers != 0 ? choice_.workers : options.processes;
         const std::string many = "workers-" + std::to_string(workers);
         std::vector<Case> cases = {{"workers-0", 0, false}, {many, workers, false}};

@@ -74,20 +74,26 @@ TEST(Verdict, IsNoneWhereNeitherIsBetter) {
     EXPECT_EQ(to_string(Verdict::none), "-");
 }
 
-TEST(Verdict, NeedsTwoRuns) {
+TEST(Verdict, NeedsFiveRuns) {
     EXPECT_EQ(row_of(Better::higher, {100}, kAround50).verdict, Verdict::too_few);
-    EXPECT_EQ(row_of(Better::higher, {100}, {50}, true).verdict, Verdict::too_few);
-    EXPECT_EQ(row_of(Better::higher, {100, 101}, {50, 51}).verdict, Verdict::faster);
+    EXPECT_EQ(row_of(Better::higher, {100, 101, 99, 100}, {50, 51, 49, 50}, true).verdict, Verdict::too_few);
+    EXPECT_EQ(row_of(Better::higher, {100, 101, 99, 100, 98}, {50, 51, 49, 50, 48}).verdict, Verdict::faster);
+}
+
+TEST(Verdict, HasNoRatioWhereSomeRunsOfTheBaseAreZero) {
+    const Row row = row_of(Better::lower, {2, 2, 2, 2, 2}, {0, 0, 1, 1, 1});
+    EXPECT_FALSE(row.ratio);
+    EXPECT_EQ(row.verdict, Verdict::slower);
 }
 
 TEST(Verdict, OfZerosNeedsNoRatio) {
-    const Row fewer = row_of(Better::lower, {0, 0, 0}, {7, 8, 9});
+    const Row fewer = row_of(Better::lower, {0, 0, 0, 0, 0}, {7, 8, 9, 7, 8});
     EXPECT_EQ(fewer.verdict, Verdict::faster);
-    const Row more = row_of(Better::lower, {7, 8, 9}, {0, 0, 0}, true);
+    const Row more = row_of(Better::lower, {7, 8, 9, 7, 8}, {0, 0, 0, 0, 0}, true);
     EXPECT_EQ(more.verdict, Verdict::slower);
     EXPECT_FALSE(more.ratio);
     EXPECT_TRUE(std::isinf(more.percent_slower()));
-    const Row none = row_of(Better::lower, {0, 0}, {0, 0});
+    const Row none = row_of(Better::lower, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0});
     EXPECT_EQ(none.verdict, Verdict::no_difference);
     EXPECT_EQ(none.percent_slower(), 0);
 }

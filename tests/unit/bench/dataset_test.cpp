@@ -1,6 +1,7 @@
 #include "bench/iobench/data/dataset.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -115,14 +116,17 @@ TEST_F(Dataset, VerifyNamesEveryKindOfDifference) {
     spoil(plan_.directory + "/class_000/00000003.npz");
     fs::resize_file(plan_.directory + "/class_000/00000004.npz", 10);
     fs::remove(plan_.directory + "/class_000/00000005.npz");
+    fs::remove(plan_.directory + "/class_000/00000006.npz");
+    ASSERT_EQ(mkfifo((plan_.directory + "/class_000/00000006.npz").c_str(), 0600), 0);
     std::ofstream(plan_.directory + "/extra") << "x";
     const auto wrong = verify(plan_.directory, made->manifest, [](std::uint64_t) {});
     ASSERT_TRUE(wrong);
-    ASSERT_EQ(wrong->size(), 4U);
+    ASSERT_EQ(wrong->size(), 5U);
     EXPECT_NE(wrong->at(0).what.find("XXH3-128"), std::string::npos);
     EXPECT_NE(wrong->at(1).what.find("10 bytes, expected 2000"), std::string::npos);
     EXPECT_NE(wrong->at(2).what.find("No such file"), std::string::npos);
-    EXPECT_EQ(wrong->at(3).path, "extra");
+    EXPECT_NE(wrong->at(3).what.find("not a regular file"), std::string::npos);
+    EXPECT_EQ(wrong->at(4).path, "extra");
 }
 
 TEST_F(Dataset, ReadManifestRefusesWhatIsNone) {

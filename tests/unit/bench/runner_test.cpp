@@ -200,11 +200,14 @@ TEST_F(RunnerTest, SuiteThatChangesItsMetricsIsAnError) {
 
 TEST_F(RunnerTest, ThroughputIsAShareOfThePeak) {
     add('A', {"x"}, [](std::size_t) -> Result<Metrics> {
-        return Metrics{{"read_mb_per_s", 50, Better::higher}, {"files_per_s", 50, Better::higher}};
+        return Metrics{{"mb_per_s", 50, Better::higher},
+                       {"write_mb_per_s", 50, Better::higher},
+                       {"files_per_s", 50, Better::higher}};
     });
     targets_[0].description.device = ResultDevice{"sda", "", 200};
     ASSERT_TRUE(run());
-    EXPECT_EQ(figure("A", "x", "read_mb_per_s").share_of_peak, 0.25);
+    EXPECT_EQ(figure("A", "x", "mb_per_s").share_of_peak, 0.25);
+    EXPECT_EQ(figure("A", "x", "write_mb_per_s").share_of_peak, std::nullopt);
     EXPECT_EQ(figure("A", "x", "files_per_s").share_of_peak, std::nullopt);
     EXPECT_THAT(table_of(result_), HasSubstr("25 %"));
 }
