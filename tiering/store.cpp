@@ -103,7 +103,9 @@ TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origi
       arena_(std::move(arena)),
       ram_(RamTierOptions{std::min(plan.ram_tier, arena_->capacity()), arena_->capacity() / 2,
                           ram_shards(arena_->capacity())}),
-      prefetcher_(prefetch_limits(settings, arena_->capacity())) {
+      prefetcher_(prefetch_limits(settings, arena_->capacity())),
+      policy_(settings.dataset_class) {
+    start_policy();
     admission_->start(
         [this](const ReadOperationPtr& operation) { return attempt(operation, true) == Started::yes; },
         [this](const ReadOperationPtr& operation) {
@@ -142,6 +144,7 @@ void TieredStore::read(std::shared_ptr<const ObjectRef> object, std::uint64_t of
     if (!layout.whole) {
         advice = prefetcher_.observe(*object, offset, end, StreamPrefetcher::Clock::now());
     }
+    watch(*object, layout, offset, end, advice.sequential);
     ReadReply reply;
     if (read_from_ram(layout, object->content, offset, end, reply)) {
         account(reply);
@@ -279,7 +282,7 @@ StoreStats TieredStore::stats() const {
     stats.data_memory_bytes = arena_->in_use();
     const RamTierStats ram = ram_.stats();
     stats.ram.limit_bytes = plan_.ram_tier;
-    stats.ram.used_bytes = ram.used_bytes + ram.ahead_bytes;
+    stats.ram.used_bytes = ram.used_bytes + ram.ahead_bytes + ram.kept_bytes;
     stats.ram.hits = get(counters_.ram_hits);
     stats.ram.misses = get(counters_.ram_misses);
     stats.ram.evicted_bytes = ram.evicted_bytes;
@@ -288,6 +291,7 @@ StoreStats TieredStore::stats() const {
         stats.nvme = nvme_->stats();
         stats.checksum_errors = nvme_->checksum_errors();
     }
+    stats.dataset = dataset_status();
     return stats;
 }
 

@@ -14,6 +14,7 @@
 #include "config/result.hpp"
 #include "config/settings.hpp"
 #include "tiering/object.hpp"
+#include "tiering/policy/dataset_policy.hpp"
 #include "tiering/ram/buffer.hpp"
 
 namespace tierfs {
@@ -44,6 +45,7 @@ struct StoreStats {
     std::uint64_t prefetched_bytes = 0;
     std::uint64_t checksum_errors = 0;
     TierStats ram, nvme;
+    DatasetStatus dataset;                ///< the whole mount is one
     std::uint64_t data_memory_bytes = 0;  ///< arena in use (gauge)
 };
 

@@ -44,6 +44,7 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
     FlightTable::Shard& shard = flights_.shard(flight->key.id);
     std::vector<Flight::Waiter> waiters;
     bool was_prefetch = false, again = false;
+    const Home home = result ? choose_home(*flight) : Home::none;
     TIERFS_SYNC_POINT("store.flight.completing");
     {
         MutexLock lock(shard.mutex);
@@ -59,7 +60,7 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
                 for (const Flight::Waiter& waiter : waiters) wanted |= waiter.blocks;
                 // In RAM before it is out of the table: whoever looks now finds it in one of the two.
                 ram_.insert(flight->key, flight->buffer, flight->first_block, flight->blocks,
-                            (flight->blocks & ~wanted) != 0);
+                            (flight->blocks & ~wanted) != 0, home == Home::ram);
             }
             shard.remove(*flight);
         }
@@ -81,7 +82,9 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
     waiters.clear();
     if (result) {
         ram_.trim();
-        admit_to_nvme(*flight);
+        if (home == Home::nvme) {
+            nvme_->admit(flight->key.id, flight->layout.size, flight->buffer->object_offset, flight->buffer);
+        }
         if (!flight->layout.whole) top_up(flight->object, flight->layout);
     } else {
         prefetcher_.forget(flight->key.id);
@@ -91,14 +94,6 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
     flight->buffer.reset();
     admission_->memory_freed();
     gate_.leave();
-}
-
-void TieredStore::admit_to_nvme(const Flight& flight) {
-    if (nvme_ == nullptr || gate_.closed()) return;
-    // The tier takes small objects whole; where memory was too small for that, they stay out.
-    if (!flight.layout.whole && flight.layout.size <= pack_max_object_) return;
-    if (flight.layout.whole && flight.buffer->bytes().size() != flight.layout.size) return;
-    nvme_->admit(flight.key.id, flight.layout.size, flight.buffer->object_offset, flight.buffer);
 }
 
 void TieredStore::top_up(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout) {

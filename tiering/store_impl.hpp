@@ -100,6 +100,17 @@ class TieredStore final : public Store {
     void finish(const ReadOperationPtr& operation);
     void arrived(const ReadOperationPtr& operation);
 
+    // store_policy.cpp: what the class of the dataset means for the tiers
+    void watch(const ObjectRef& object, const UnitLayout& layout, std::uint64_t begin, std::uint64_t end,
+               bool sequential);
+    void start_policy();
+    void apply(const DatasetPolicy::Step& step);
+    [[nodiscard]] bool nvme_takes(const Flight& flight) const;
+    enum class Home : std::uint8_t { ram, nvme, none };
+    /// Where what a flight brings is to stay.
+    Home choose_home(const Flight& flight);
+    [[nodiscard]] DatasetStatus dataset_status() const;
+
     // store_plan.cpp: from an operation to requests
     void begin(const ReadOperationPtr& operation);
     Started attempt(const ReadOperationPtr& operation, bool queued);
@@ -122,7 +133,6 @@ class TieredStore final : public Store {
                           bool prefetch);
     void send(const FlightPtr& flight, Priority priority);
     void complete(const FlightPtr& flight, Result<void> result);
-    void admit_to_nvme(const Flight& flight);
     void top_up(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout);
     /// How far it got: part.end, or where memory ended.
     std::uint64_t prefetch(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
@@ -142,6 +152,8 @@ class TieredStore final : public Store {
     RamTier ram_;
     FlightTable flights_;
     StreamPrefetcher prefetcher_;
+    DatasetPolicy policy_;
+    std::atomic<bool> frozen_{false};  ///< of the last fetch in an epoch, no tier had room for it
     ActivityGate gate_;
 
     struct Counters {

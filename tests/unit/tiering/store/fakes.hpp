@@ -194,6 +194,7 @@ class FakeNvme final : public NvmeTier {
     void admit(const ContentId& id, std::uint64_t size, std::uint64_t offset, BufferPtr data) override {
         MutexLock lock(mutex_);
         admitted_.push_back({offset, data->bytes().size(), size});
+        admitted_bytes += data->bytes().size();
         if (hold) {
             held_.push_back({id, offset, std::move(data)});
         } else {
@@ -219,6 +220,15 @@ class FakeNvme final : public NvmeTier {
         }
         return true;
     }
+    void keep(bool kept) override { kept_ = kept; }
+    void renew() override { ++renewals; }
+    bool takes(std::uint64_t, std::uint64_t length) const override {
+        return !kept_ || admitted_bytes + length <= room;
+    }
+    std::atomic<std::uint64_t> room{UINT64_MAX};  ///< bytes that are taken while kept
+    std::atomic<std::uint64_t> admitted_bytes{0};
+    std::atomic<int> renewals{0};
+    bool is_kept() const { return kept_; }
     void flush() override {}
     void relieve() override {}
     void erase(const ContentId&) override {}
@@ -269,6 +279,7 @@ class FakeNvme final : public NvmeTier {
         }
     }
 
+    std::atomic<bool> kept_{false};
     Mutex mutex_;
     std::map<std::pair<ContentId, std::uint64_t>, std::vector<std::byte>> blocks_ TIERFS_GUARDED_BY(mutex_);
     std::deque<Held> held_ TIERFS_GUARDED_BY(mutex_);

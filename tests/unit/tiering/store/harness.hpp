@@ -65,6 +65,7 @@ struct Scene {
     std::chrono::milliseconds deadline{60000};
     std::uint64_t pack_max = kMiB;
     std::uint64_t window = 64 * kMiB;
+    DatasetClass dataset_class = DatasetClass::automatic;
 };
 
 struct Harness {
@@ -72,6 +73,7 @@ struct Harness {
         settings.origin_deadline = scene.deadline;
         settings.pack_max_object = scene.pack_max;
         settings.prefetch_window = scene.window;
+        settings.dataset_class = scene.dataset_class;
         MemoryPlan plan;
         plan.limit = plan.data = scene.arena;
         plan.ram_tier = scene.ram;
