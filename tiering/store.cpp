@@ -104,8 +104,8 @@ TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origi
       ram_(RamTierOptions{std::min(plan.ram_tier, arena_->capacity()), arena_->capacity() / 2,
                           ram_shards(arena_->capacity())}),
       prefetcher_(prefetch_limits(settings, arena_->capacity())),
-      policy_(settings.dataset_class) {
-    start_policy();
+      policy_(settings.dataset_class),
+      fill_(origin, [this](const auto& object) { return fill_object(object); }) {
     admission_->start(
         [this](const ReadOperationPtr& operation) { return attempt(operation, true) == Started::yes; },
         [this](const ReadOperationPtr& operation) {
@@ -114,6 +114,7 @@ TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origi
                                            ": no data memory came free before origin.deadline; raise "
                                            "memory.limit or read with fewer threads"});
         });
+    start_policy();
 }
 
 TieredStore::~TieredStore() {
@@ -292,11 +293,14 @@ StoreStats TieredStore::stats() const {
         stats.checksum_errors = nvme_->checksum_errors();
     }
     stats.dataset = dataset_status();
+    stats.fill_offered_bytes = fill_.offered_bytes();
+    stats.filled_bytes = get(counters_.filled);
     return stats;
 }
 
 bool TieredStore::stop(std::chrono::milliseconds patience) {
     gate_.close();
+    fill_.stop();
     TIERFS_SYNC_POINT("store.stop.closed");
     for (const ReadOperationPtr& operation : admission_->stop()) {
         fail_read(operation->callback,

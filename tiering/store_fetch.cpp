@@ -34,6 +34,7 @@ void TieredStore::send(const FlightPtr& flight, Priority priority) {
     request.done = [this, flight](Result<void> result) { complete(flight, std::move(result)); };
     const std::uint64_t size = request.destination.size();
     counters_.fetched.fetch_add(size, std::memory_order_relaxed);
+    if (priority == Priority::fill) counters_.filled.fetch_add(size, std::memory_order_relaxed);
     if (priority == Priority::prefetch) {
         counters_.prefetched.fetch_add(size, std::memory_order_relaxed);
     }
@@ -59,14 +60,19 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
                 BlockMask wanted = 0;
                 for (const Flight::Waiter& waiter : waiters) wanted |= waiter.blocks;
                 // In RAM before it is out of the table: whoever looks now finds it in one of the two.
-                ram_.insert(flight->key, flight->buffer, flight->first_block, flight->blocks,
-                            (flight->blocks & ~wanted) != 0, home == Home::ram);
+                const bool ahead = (flight->blocks & ~wanted) != 0 && !(flight->fill && waiters.empty());
+                ram_.insert(flight->key, flight->buffer, flight->first_block, flight->blocks, ahead,
+                            home == Home::ram);
             }
             shard.remove(*flight);
         }
     }
     TIERFS_SYNC_POINT("store.flight.landed");
-    if (was_prefetch) counters_.prefetch_under_way.fetch_sub(flight->buffer->capacity());
+    if (was_prefetch) {
+        const std::uint64_t bytes = flight->buffer->capacity();
+        if (flight->fill) counters_.fill_under_way.fetch_sub(fill_weight(bytes));
+        if (!flight->fill) counters_.prefetch_under_way.fetch_sub(bytes);
+    }
     if (again) {
         send(flight, Priority::demand);
         return;
@@ -111,19 +117,26 @@ void TieredStore::top_up(const std::shared_ptr<const ObjectRef>& object, const U
     } while (prefetcher_.end_issue(object->content));
 }
 
+BlockMask TieredStore::missing(const ContentId& id, const UnitLayout& layout, std::uint64_t unit,
+                               BlockMask blocks) {
+    const UnitKey key{id, unit};
+    blocks &= ~ram_.present(key);
+    {
+        FlightTable::Shard& shard = flights_.shard(id);
+        MutexLock lock(shard.mutex);
+        blocks &= ~shard.under_way(key);
+    }
+    return blocks & ~on_nvme(id, layout, unit, blocks);
+}
+
 std::uint64_t TieredStore::prefetch(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
                                     const PrefetchPart& part) {
     const UnitKey key{object->content, layout.unit_of(part.begin)};
     const std::uint64_t begin = std::clamp(part.stream_begin, part.begin, part.end - 1);
-    BlockMask missing = layout.touched(key.unit, begin, part.end) & ~ram_.present(key);
-    {
-        FlightTable::Shard& shard = flights_.shard(object->content);
-        MutexLock lock(shard.mutex);
-        missing &= ~shard.under_way(key);
-    }
-    missing &= ~on_nvme(object->content, layout, key.unit, missing);
+    const BlockMask wanted =
+        missing(object->content, layout, key.unit, layout.touched(key.unit, begin, part.end));
     std::uint64_t reached = part.end;
-    for_each_run(missing, longest_run_, [&](std::uint32_t first, std::uint32_t count) {
+    for_each_run(wanted, longest_run_, [&](std::uint32_t first, std::uint32_t count) {
         if (reached != part.end) return;
         if (prefetch_run(object, layout, key.unit, first, count) == Prefetched::refused)
             reached = layout.block_begin(key.unit, first);

@@ -7,6 +7,10 @@ namespace tierfs {
 
 void TieredStore::start_policy() {
     if (nvme_ != nullptr) nvme_->keep(policy_.current() != DatasetClass::hot);
+    // Only who says that it is an epoch means all of it: what is recognised may be a part of the files.
+    if (!policy_.is_configured() || policy_.current() != DatasetClass::epoch) return;
+    gate_.add();
+    fill_.start([this] { gate_.leave(); });
 }
 
 void TieredStore::watch(const ObjectRef& object, const UnitLayout& layout, std::uint64_t begin,
@@ -42,19 +46,18 @@ void TieredStore::apply(const DatasetPolicy::Step& step) {
     if (step.renew || step.changed) frozen_ = false;
 }
 
-bool TieredStore::nvme_takes(const Flight& flight) const {
+bool TieredStore::nvme_takes(const UnitLayout& layout, std::uint64_t length) const {
     if (nvme_ == nullptr || gate_.closed()) return false;
     // The tier takes small objects whole; where memory was too small for that, they stay out.
-    if (!flight.layout.whole && flight.layout.size <= pack_max_object_) return false;
-    const std::uint64_t length = flight.buffer->bytes().size();
-    if (flight.layout.whole && length != flight.layout.size) return false;
+    if (!layout.whole && layout.size <= pack_max_object_) return false;
+    if (layout.whole && length != layout.size) return false;
     const DatasetClass now = policy_.current();
     if (policy_.is_configured() && (now == DatasetClass::stream || now == DatasetClass::once)) return false;
-    return nvme_->takes(flight.layout.size, length);
+    return nvme_->takes(layout.size, length);
 }
 
 TieredStore::Home TieredStore::choose_home(const Flight& flight) {
-    if (nvme_takes(flight)) {
+    if (nvme_takes(flight.layout, flight.buffer->bytes().size())) {
         frozen_ = false;
         return Home::nvme;
     }

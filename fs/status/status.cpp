@@ -78,17 +78,18 @@ Json evidence_json(const PatternEvidence& evidence) {
 // One entry for the whole mount: rules by dataset come later.
 Json datasets_json(const StatusInputs& in) {
     const DatasetStatus& dataset = in.store.dataset;
-    return Json::array({Json{{"match", "/**"},
-                             {"configured", dataset.configured},
-                             {"class", dataset.current},
-                             {"reason", dataset.reason},
-                             {"decided_s", dataset.decided_s},
-                             {"evidence", evidence_json(dataset.evidence)},
-                             {"renewals", dataset.renewals},
-                             {"frozen", dataset.frozen},
-                             {"objects", in.names.known_nodes},
-                             {"bytes", in.store.ram.used_bytes + in.store.nvme.used_bytes},
-                             {"fill", {{"done_bytes", 0}, {"total_bytes", 0}}}}});
+    return Json::array({Json{
+        {"match", "/**"},
+        {"configured", dataset.configured},
+        {"class", dataset.current},
+        {"reason", dataset.reason},
+        {"decided_s", dataset.decided_s},
+        {"evidence", evidence_json(dataset.evidence)},
+        {"renewals", dataset.renewals},
+        {"frozen", dataset.frozen},
+        {"objects", in.names.known_nodes},
+        {"bytes", in.store.ram.used_bytes + in.store.nvme.used_bytes},
+        {"fill", {{"done_bytes", in.store.filled_bytes}, {"total_bytes", in.store.fill_offered_bytes}}}}});
 }
 
 // ---- for people

@@ -156,3 +156,30 @@ def test_one_more_job_over_other_files_takes_the_cache_over(mount, nginx_bucket,
     before = sent(nginx_bucket)
     epoch(m, halves[1], 9)
     assert sent(nginx_bucket) - before <= len(halves[1]) * SIZE - 0.75 * NVME / 4
+
+
+def test_the_fill_brings_what_fits_before_anybody_reads(mount, nginx_bucket, cache):
+    files = put_files(nginx_bucket)
+    m = mount(nginx_bucket.source(), options(nginx_bucket, cache, {"class": "epoch"}), env=nginx_bucket.env)
+    processes.wait_until(lambda: dataset(m)["frozen"] or dataset(m)["fill"]["done_bytes"] >= 0.98 * (NVME + RAM),
+                         timeout=60, what="the tiers are full")
+    wrote, before = written(m), sent(nginx_bucket)
+    assert dataset(m)["fill"]["done_bytes"] <= NVME + RAM + (4 << 20)
+    assert m.status()["reads"]["requests"] == 0
+    epoch(m, files, 1)
+    listed = 1 << 20  # the names: three pages
+    assert sent(nginx_bucket) - before <= (1 - 0.95 * (NVME + RAM) / DATASET) * DATASET + listed
+    assert written(m) - wrote < DATASET / 100
+    assert m.tier("nvme")["evicted_bytes"] == 0
+
+
+def test_a_subset_is_not_filled_beyond_itself(mount, nginx_bucket, cache):
+    """A rank's share of the files: what nobody reads is never fetched."""
+    files = put_files(nginx_bucket)
+    mine = {name: files[name] for number, name in enumerate(sorted(files)) if number % 4 == 0}
+    before = sent(nginx_bucket)
+    m = mount(nginx_bucket.source(), options(nginx_bucket, cache), env=nginx_bucket.env)
+    for seed in range(3):
+        epoch(m, mine, seed)
+    assert dataset(m)["class"] == "epoch"
+    assert sent(nginx_bucket) - before <= 1.02 * len(mine) * SIZE + (1 << 20)

@@ -110,7 +110,18 @@ class FakeOrigin final : public Origin {
     std::string kind() const override { return "fake"; }
     Result<void> check() override { return {}; }
     Result<Attributes> stat(const std::string&) override { return fail(ENOENT, "no"); }
-    Result<ListPage> list(const std::string&, const std::string&) override { return fail(ENOENT, "no"); }
+    Result<ListPage> list(const std::string& path, const std::string& token) override {
+        const auto found = listings.find(path);
+        if (found == listings.end()) return fail(ENOENT, "no");
+        ListPage page;  // of ten names
+        const std::size_t begin = token.empty() ? 0 : std::stoul(token);
+        const std::size_t end = std::min(found->second.size(), begin + 10);
+        page.entries.assign(found->second.begin() + static_cast<std::ptrdiff_t>(begin),
+                            found->second.begin() + static_cast<std::ptrdiff_t>(end));
+        if (end < found->second.size()) page.next = std::to_string(end);
+        return page;
+    }
+    std::map<std::string, std::vector<DirectoryEntry>> listings;  ///< by directory; set before anybody asks
     Result<std::string> read_link(const std::string&) override { return fail(ENOENT, "no"); }
     OriginStats stats() const override { return {}; }
     bool listing_is_cheap() const override { return false; }
