@@ -243,7 +243,11 @@ class FakeNvme final : public NvmeTier {
     void flush() override {}
     void relieve() override {}
     void erase(const ContentId&) override {}
-    TierStats stats() const override { return {}; }
+    TierStats stats() const override {
+        TierStats stats;
+        stats.used_bytes = admitted_bytes;
+        return stats;
+    }
     std::uint64_t checksum_errors() const override { return 0; }
     void close() override {}
 

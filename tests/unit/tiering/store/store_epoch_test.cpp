@@ -20,9 +20,9 @@ constexpr std::size_t kFiles = 400;
 
 using Objects = std::vector<std::shared_ptr<const ObjectRef>>;
 
-Objects objects(const std::string& prefix, std::size_t count = kFiles) {
+Objects objects(const std::string& prefix, std::size_t count = kFiles, std::uint64_t size = kSize) {
     Objects made;
-    for (std::size_t i = 0; i < count; ++i) made.push_back(fake::object(prefix + std::to_string(i), kSize));
+    for (std::size_t i = 0; i < count; ++i) made.push_back(fake::object(prefix + std::to_string(i), size));
     return made;
 }
 
@@ -39,7 +39,7 @@ std::size_t epoch(Harness& h, Objects objects, unsigned seed) {
     std::mt19937 random(seed);
     std::shuffle(objects.begin(), objects.end(), random);
     const std::size_t before = h.origin.seen().size();
-    for (const auto& object : objects) h.check(object, 0, kSize);
+    for (const auto& object : objects) h.check(object, 0, static_cast<std::uint32_t>(object->size));
     return h.origin.seen().size() - before;
 }
 
@@ -112,14 +112,17 @@ TEST(StoreEpoch, FilesReadInPiecesAreFetchedOnceAnEpochWhenFrozen) {
 }
 
 TEST(StoreEpoch, AnotherJobTakesOverWhatItNeeds) {
-    Harness h(scene(40, DatasetClass::epoch));
-    h.nvme.room = 160 * kSize;
-    const Objects first = objects("first", 3000), second = objects("second", 3000);
+    constexpr std::uint64_t kSmall = 4096;
+    Scene made = scene(0, DatasetClass::epoch);
+    made.ram = 40 * (kSmall + RamTier::kEntryOverhead);
+    Harness h(made);
+    h.nvme.room = 160 * kSmall;
+    const Objects first = objects("first", 3000, kSmall), second = objects("second", 3000, kSmall);
     for (unsigned seed = 1; seed < 4; ++seed) epoch(h, first, seed);
     EXPECT_EQ(h.nvme.renewals, 0);
-    for (unsigned seed = 4; seed < 7; ++seed) epoch(h, second, seed);
+    for (unsigned seed = 4; seed < 9; ++seed) epoch(h, second, seed);
     EXPECT_GE(h.nvme.renewals, 1);
-    EXPECT_EQ(epoch(h, second, 8), 3000 - 40U) << "RAM holds files of the second job";
+    EXPECT_EQ(epoch(h, second, 9), 3000 - 40U) << "RAM holds files of the second job";
     EXPECT_GE(h.store->stats().dataset.renewals, 1U);
 }
 
@@ -128,10 +131,10 @@ TEST(StoreEpoch, AScanTakesNothingFromAFrozenEpoch) {
     h.nvme.room = 160 * kSize;
     const Objects files = objects("f");
     for (unsigned seed = 1; seed < 4; ++seed) epoch(h, files, seed);
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < 4000; ++i) {
         char name[16];
         std::snprintf(name, sizeof(name), "scan%05d", i);
-        h.check(fake::object(name, kSize), 0, kSize);
+        h.check(fake::object(name, 4096), 0, 4096);
     }
     EXPECT_EQ(h.store->stats().dataset.current, "once");
     EXPECT_EQ(epoch(h, files, 9), kFiles - 200);
