@@ -164,7 +164,8 @@ def test_the_fill_brings_what_fits_before_anybody_reads(mount, nginx_bucket, cac
     processes.wait_until(lambda: dataset(m)["frozen"] or dataset(m)["fill"]["done_bytes"] >= 0.98 * (NVME + RAM),
                          timeout=60, what="the tiers are full")
     wrote, before = written(m), sent(nginx_bucket)
-    assert dataset(m)["fill"]["done_bytes"] <= NVME + RAM + (4 << 20)
+    # Some megabytes are under way when the tiers turn out to be full.
+    assert dataset(m)["fill"]["done_bytes"] <= NVME + RAM + (16 << 20)
     assert m.status()["reads"]["requests"] == 0
     epoch(m, files, 1)
     listed = 1 << 20  # the names: three pages

@@ -4,7 +4,8 @@
 
 namespace tierfs {
 
-RamTier::RamTier(const RamTierOptions& options) : options_(options) {
+RamTier::RamTier(const RamTierOptions& options)
+    : options_(options), most_kept_(options.limit - options.limit / 32) {
     const unsigned count = std::max(1U, options.shards);
     for (unsigned i = 0; i < count; ++i) shards_.push_back(std::make_unique<Shard>(options.limit / count));
 }
@@ -76,7 +77,7 @@ void RamTier::add_ahead(Shard& shard, Entries::iterator place) {
 }
 
 bool RamTier::reserve_kept(std::uint64_t bytes) {
-    if (kept_.fetch_add(bytes, std::memory_order_relaxed) + bytes <= options_.limit) return true;
+    if (kept_.fetch_add(bytes, std::memory_order_relaxed) + bytes <= most_kept_) return true;
     kept_.fetch_sub(bytes, std::memory_order_relaxed);
     return false;
 }

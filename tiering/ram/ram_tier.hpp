@@ -69,7 +69,7 @@ class RamTier {
 
     /// Whether a unit of so many bytes of the arena would be kept. What is not kept gives way to it.
     [[nodiscard]] bool may_keep(std::uint64_t bytes) const {
-        return kept_.load(std::memory_order_relaxed) + bytes + kEntryOverhead <= options_.limit;
+        return kept_.load(std::memory_order_relaxed) + bytes + kEntryOverhead <= most_kept_;
     }
 
     /// What was kept is under S3-FIFO from now on. Call `trim` afterwards.
@@ -138,6 +138,8 @@ class RamTier {
     void let_go_of_all(Shard& shard);
 
     const RamTierOptions options_;
+    /// Less than the limit: what is not kept has to stay until the last of a file's readers is done with it.
+    const std::uint64_t most_kept_;
     std::vector<std::unique_ptr<Shard>> shards_;
     std::atomic<std::uint64_t> used_{0}, ahead_{0}, kept_{0}, evicted_{0}, written_{0}, order_{0};
     std::atomic<std::size_t> hand_{0};  ///< the next shard to evict from
