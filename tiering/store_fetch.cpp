@@ -68,11 +68,9 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
         }
     }
     TIERFS_SYNC_POINT("store.flight.landed");
-    if (was_prefetch) {
-        const std::uint64_t bytes = flight->buffer->capacity();
-        if (flight->fill) counters_.fill_under_way.fetch_sub(fill_weight(bytes));
-        if (!flight->fill) counters_.prefetch_under_way.fetch_sub(bytes);
-    }
+    const std::uint64_t memory = was_prefetch ? flight->buffer->capacity() : 0;
+    if (was_prefetch && flight->fill) counters_.fill_under_way.fetch_sub(fill_weight(memory));
+    if (was_prefetch && !flight->fill) counters_.prefetch_under_way.fetch_sub(memory);
     if (again) {
         send(flight, Priority::demand);
         return;
