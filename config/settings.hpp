@@ -16,6 +16,8 @@ namespace tierfs {
 
 enum class Profile { small, large, automatic };
 enum class AddressingStyle { automatic, path, virtual_host };
+/// How a dataset is read, and so what the tiers keep of it (tiering/policy/dataset_policy.hpp).
+enum class DatasetClass { automatic, epoch, hot, stream, once };
 
 /// "Forever", for durations that may be unlimited.
 inline constexpr std::chrono::milliseconds kForever = std::chrono::milliseconds::max();
@@ -41,6 +43,8 @@ struct Settings {
         1 << 20;  ///< pack.max_object: up to this size objects are packed in extents
     std::uint64_t prefetch_window = 64 << 20;  ///< prefetch.window: the largest readahead of one stream
 
+    DatasetClass dataset_class = DatasetClass::automatic;  ///< class
+
     // origin
     std::chrono::milliseconds origin_deadline{
         30000};                        ///< origin.deadline: one operation, its retries included
@@ -65,6 +69,9 @@ struct Settings {
 
     bool foreground = false;  ///< -f
 };
+
+/// As it is written in settings and in status: "auto", "epoch", ...
+std::string name_of(DatasetClass dataset_class);
 
 /// Where settings come from, weakest first: defaults, YAML file (`config=`), environment (TIERFS_MEMORY_LIMIT
 /// for memory.limit), -o options.

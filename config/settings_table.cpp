@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <limits>
 #include <numeric>
@@ -35,6 +36,17 @@ std::vector<Key> make_table() {
          false,
          false,
          {"small", "large", "auto"}},
+        {"class",
+         Kind::choice,
+         &S::dataset_class,
+         "How the dataset is read. epoch: the tiers fill, then keep what they hold; hot: the least used "
+         "goes; "
+         "stream, once: nothing is written to the NVMe tier; auto: by watching.",
+         0,
+         0,
+         false,
+         false,
+         {"auto", "epoch", "hot", "stream", "once"}},
         {"metadata.ttl", Kind::duration, &S::metadata_ttl,
          "How long names and attributes are trusted; forever for datasets that never change.", 0, kMostTime},
         {"memory.limit", Kind::size, &S::memory_limit,
@@ -197,6 +209,9 @@ std::string_view addressing_text(AddressingStyle style) {
                                                     : "auto";
 }
 
+constexpr std::array kClasses{DatasetClass::automatic, DatasetClass::epoch, DatasetClass::hot,
+                              DatasetClass::stream, DatasetClass::once};
+
 std::optional<std::string> set_flag(Settings& settings, const Key& key, std::string_view text) {
     const auto value = flag(text);
     if (!value) return refused(key, text);
@@ -237,6 +252,10 @@ std::optional<std::string> set_string(Settings& settings, const Key& key, std::s
         settings.** style = text == "path"      ? AddressingStyle::path
                             : text == "virtual" ? AddressingStyle::virtual_host
                                                 : AddressingStyle::automatic;
+    }
+    if (auto* dataset_class = std::get_if<DatasetClass Settings::*>(&key.member)) {
+        settings.** dataset_class =
+            *std::find_if(kClasses.begin(), kClasses.end(), [&](auto each) { return name_of(each) == text; });
     }
     return std::nullopt;
 }
@@ -321,6 +340,8 @@ std::string value_text(const Key& key, const Settings& settings) {
                 return value;
             else if constexpr (std::is_same_v<Value, Profile>)
                 return std::string(profile_text(value));
+            else if constexpr (std::is_same_v<Value, DatasetClass>)
+                return name_of(value);
             else if constexpr (std::is_same_v<Value, AddressingStyle>)
                 return std::string(addressing_text(value));
             else if constexpr (std::is_same_v<Value, std::chrono::milliseconds>)
@@ -362,3 +383,23 @@ std::string shown(std::string_view text) {
 }
 
 }  // namespace tierfs::settings
+
+namespace tierfs {
+
+std::string name_of(DatasetClass dataset_class) {
+    switch (dataset_class) {
+        case DatasetClass::epoch:
+            return "epoch";
+        case DatasetClass::hot:
+            return "hot";
+        case DatasetClass::stream:
+            return "stream";
+        case DatasetClass::once:
+            return "once";
+        case DatasetClass::automatic:
+            break;
+    }
+    return "auto";
+}
+
+}  // namespace tierfs

@@ -16,7 +16,8 @@ namespace tierfs::settings {
 /// Where a key's value goes; the alternatives are the types that Settings has.
 using Member = std::variant<bool Settings::*, unsigned Settings::*, std::uint64_t Settings::*,
                             std::optional<std::uint64_t> Settings::*, std::chrono::milliseconds Settings::*,
-                            std::string Settings::*, Profile Settings::*, AddressingStyle Settings::*>;
+                            std::string Settings::*, Profile Settings::*, AddressingStyle Settings::*,
+                            DatasetClass Settings::*>;
 
 enum class Kind { flag, size, duration, count, octal, text, path, url, choice };
 

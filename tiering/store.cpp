@@ -103,7 +103,9 @@ TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origi
       arena_(std::move(arena)),
       ram_(RamTierOptions{std::min(plan.ram_tier, arena_->capacity()), arena_->capacity() / 2,
                           ram_shards(arena_->capacity())}),
-      prefetcher_(prefetch_limits(settings, arena_->capacity())) {
+      prefetcher_(prefetch_limits(settings, arena_->capacity())),
+      policy_(settings.dataset_class),
+      fill_(origin, [this](const auto& object) { return fill_object(object); }) {
     admission_->start(
         [this](const ReadOperationPtr& operation) { return attempt(operation, true) == Started::yes; },
         [this](const ReadOperationPtr& operation) {
@@ -112,6 +114,7 @@ TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origi
                                            ": no data memory came free before origin.deadline; raise "
                                            "memory.limit or read with fewer threads"});
         });
+    start_policy();
 }
 
 TieredStore::~TieredStore() {
@@ -142,6 +145,7 @@ void TieredStore::read(std::shared_ptr<const ObjectRef> object, std::uint64_t of
     if (!layout.whole) {
         advice = prefetcher_.observe(*object, offset, end, StreamPrefetcher::Clock::now());
     }
+    watch(*object, layout, offset, end, advice.sequential);
     ReadReply reply;
     if (read_from_ram(layout, object->content, offset, end, reply)) {
         account(reply);
@@ -279,7 +283,7 @@ StoreStats TieredStore::stats() const {
     stats.data_memory_bytes = arena_->in_use();
     const RamTierStats ram = ram_.stats();
     stats.ram.limit_bytes = plan_.ram_tier;
-    stats.ram.used_bytes = ram.used_bytes + ram.ahead_bytes;
+    stats.ram.used_bytes = ram.used_bytes + ram.ahead_bytes + ram.kept_bytes;
     stats.ram.hits = get(counters_.ram_hits);
     stats.ram.misses = get(counters_.ram_misses);
     stats.ram.evicted_bytes = ram.evicted_bytes;
@@ -288,11 +292,15 @@ StoreStats TieredStore::stats() const {
         stats.nvme = nvme_->stats();
         stats.checksum_errors = nvme_->checksum_errors();
     }
+    stats.dataset = dataset_status();
+    stats.fill_offered_bytes = fill_.offered_bytes();
+    stats.filled_bytes = get(counters_.filled);
     return stats;
 }
 
 bool TieredStore::stop(std::chrono::milliseconds patience) {
     gate_.close();
+    fill_.stop();
     TIERFS_SYNC_POINT("store.stop.closed");
     for (const ReadOperationPtr& operation : admission_->stop()) {
         fail_read(operation->callback,

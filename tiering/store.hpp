@@ -14,6 +14,7 @@
 #include "config/result.hpp"
 #include "config/settings.hpp"
 #include "tiering/object.hpp"
+#include "tiering/policy/dataset_policy.hpp"
 #include "tiering/ram/buffer.hpp"
 
 namespace tierfs {
@@ -44,7 +45,9 @@ struct StoreStats {
     std::uint64_t prefetched_bytes = 0;
     std::uint64_t checksum_errors = 0;
     TierStats ram, nvme;
-    std::uint64_t data_memory_bytes = 0;  ///< arena in use (gauge)
+    DatasetStatus dataset;                                   ///< the whole mount is one
+    std::uint64_t fill_offered_bytes = 0, filled_bytes = 0;  ///< of files looked at; of these, fetched
+    std::uint64_t data_memory_bytes = 0;                     ///< arena in use (gauge)
 };
 
 /// Serves reads from RAM, NVMe and the origin, in this order, and fills the tiers on the way.

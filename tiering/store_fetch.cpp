@@ -34,6 +34,7 @@ void TieredStore::send(const FlightPtr& flight, Priority priority) {
     request.done = [this, flight](Result<void> result) { complete(flight, std::move(result)); };
     const std::uint64_t size = request.destination.size();
     counters_.fetched.fetch_add(size, std::memory_order_relaxed);
+    if (priority == Priority::fill) counters_.filled.fetch_add(size, std::memory_order_relaxed);
     if (priority == Priority::prefetch) {
         counters_.prefetched.fetch_add(size, std::memory_order_relaxed);
     }
@@ -44,6 +45,7 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
     FlightTable::Shard& shard = flights_.shard(flight->key.id);
     std::vector<Flight::Waiter> waiters;
     bool was_prefetch = false, again = false;
+    const Home home = result ? choose_home(*flight) : Home::none;
     TIERFS_SYNC_POINT("store.flight.completing");
     {
         MutexLock lock(shard.mutex);
@@ -58,14 +60,17 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
                 BlockMask wanted = 0;
                 for (const Flight::Waiter& waiter : waiters) wanted |= waiter.blocks;
                 // In RAM before it is out of the table: whoever looks now finds it in one of the two.
-                ram_.insert(flight->key, flight->buffer, flight->first_block, flight->blocks,
-                            (flight->blocks & ~wanted) != 0);
+                const bool ahead = (flight->blocks & ~wanted) != 0 && !(flight->fill && waiters.empty());
+                ram_.insert(flight->key, flight->buffer, flight->first_block, flight->blocks, ahead,
+                            home == Home::ram);
             }
             shard.remove(*flight);
         }
     }
     TIERFS_SYNC_POINT("store.flight.landed");
-    if (was_prefetch) counters_.prefetch_under_way.fetch_sub(flight->buffer->capacity());
+    const std::uint64_t memory = was_prefetch ? flight->buffer->capacity() : 0;
+    if (was_prefetch && flight->fill) counters_.fill_under_way.fetch_sub(fill_weight(memory));
+    if (was_prefetch && !flight->fill) counters_.prefetch_under_way.fetch_sub(memory);
     if (again) {
         send(flight, Priority::demand);
         return;
@@ -81,7 +86,9 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
     waiters.clear();
     if (result) {
         ram_.trim();
-        admit_to_nvme(*flight);
+        if (home == Home::nvme) {
+            nvme_->admit(flight->key.id, flight->layout.size, flight->buffer->object_offset, flight->buffer);
+        }
         if (!flight->layout.whole) top_up(flight->object, flight->layout);
     } else {
         prefetcher_.forget(flight->key.id);
@@ -91,14 +98,6 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
     flight->buffer.reset();
     admission_->memory_freed();
     gate_.leave();
-}
-
-void TieredStore::admit_to_nvme(const Flight& flight) {
-    if (nvme_ == nullptr || gate_.closed()) return;
-    // The tier takes small objects whole; where memory was too small for that, they stay out.
-    if (!flight.layout.whole && flight.layout.size <= pack_max_object_) return;
-    if (flight.layout.whole && flight.buffer->bytes().size() != flight.layout.size) return;
-    nvme_->admit(flight.key.id, flight.layout.size, flight.buffer->object_offset, flight.buffer);
 }
 
 void TieredStore::top_up(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout) {
@@ -116,19 +115,26 @@ void TieredStore::top_up(const std::shared_ptr<const ObjectRef>& object, const U
     } while (prefetcher_.end_issue(object->content));
 }
 
+BlockMask TieredStore::missing(const ContentId& id, const UnitLayout& layout, std::uint64_t unit,
+                               BlockMask blocks) {
+    const UnitKey key{id, unit};
+    blocks &= ~ram_.present(key);
+    {
+        FlightTable::Shard& shard = flights_.shard(id);
+        MutexLock lock(shard.mutex);
+        blocks &= ~shard.under_way(key);
+    }
+    return blocks & ~on_nvme(id, layout, unit, blocks);
+}
+
 std::uint64_t TieredStore::prefetch(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
                                     const PrefetchPart& part) {
     const UnitKey key{object->content, layout.unit_of(part.begin)};
     const std::uint64_t begin = std::clamp(part.stream_begin, part.begin, part.end - 1);
-    BlockMask missing = layout.touched(key.unit, begin, part.end) & ~ram_.present(key);
-    {
-        FlightTable::Shard& shard = flights_.shard(object->content);
-        MutexLock lock(shard.mutex);
-        missing &= ~shard.under_way(key);
-    }
-    missing &= ~on_nvme(object->content, layout, key.unit, missing);
+    const BlockMask wanted =
+        missing(object->content, layout, key.unit, layout.touched(key.unit, begin, part.end));
     std::uint64_t reached = part.end;
-    for_each_run(missing, longest_run_, [&](std::uint32_t first, std::uint32_t count) {
+    for_each_run(wanted, longest_run_, [&](std::uint32_t first, std::uint32_t count) {
         if (reached != part.end) return;
         if (prefetch_run(object, layout, key.unit, first, count) == Prefetched::refused)
             reached = layout.block_begin(key.unit, first);

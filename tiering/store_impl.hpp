@@ -1,6 +1,7 @@
 // How Store works inside. For tiering/store*.cpp and tests only.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "tiering/fetch/read_admission.hpp"
 #include "tiering/fetch/read_operation.hpp"
 #include "tiering/nvme/nvme_tier.hpp"
+#include "tiering/prefetch/dataset_fill.hpp"
 #include "tiering/prefetch/stream_prefetcher.hpp"
 #include "tiering/ram/arena.hpp"
 #include "tiering/ram/ram_tier.hpp"
@@ -100,6 +102,28 @@ class TieredStore final : public Store {
     void finish(const ReadOperationPtr& operation);
     void arrived(const ReadOperationPtr& operation);
 
+    // store_policy.cpp: what the class of the dataset means for the tiers
+    void watch(const ObjectRef& object, const UnitLayout& layout, std::uint64_t begin, std::uint64_t end,
+               bool sequential);
+    void start_policy();
+    void apply(const DatasetPolicy::Step& step);
+    [[nodiscard]] bool nvme_takes(const UnitLayout& layout, std::uint64_t length) const;
+    enum class Home : std::uint8_t { ram, nvme, none };
+    /// Where what a flight brings is to stay.
+    Home choose_home(const Flight& flight);
+    [[nodiscard]] DatasetStatus dataset_status() const;
+    DatasetFill::Offered fill_object(const std::shared_ptr<const ObjectRef>& object);
+    DatasetFill::Offered fill_run(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
+                                  std::uint64_t unit, std::uint32_t first, std::uint32_t count);
+    ArenaBufferPtr fill_memory(std::uint64_t size);
+    /// What a request of the fill counts for: not only bytes are bounded, requests are too, since a reader
+    /// may come to wait behind them.
+    static std::uint64_t fill_weight(std::uint64_t bytes) {
+        return std::max<std::uint64_t>(bytes, 128 * 1024);
+    }
+    [[nodiscard]] BlockMask missing(const ContentId& id, const UnitLayout& layout, std::uint64_t unit,
+                                    BlockMask blocks);
+
     // store_plan.cpp: from an operation to requests
     void begin(const ReadOperationPtr& operation);
     Started attempt(const ReadOperationPtr& operation, bool queued);
@@ -122,7 +146,6 @@ class TieredStore final : public Store {
                           bool prefetch);
     void send(const FlightPtr& flight, Priority priority);
     void complete(const FlightPtr& flight, Result<void> result);
-    void admit_to_nvme(const Flight& flight);
     void top_up(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout);
     /// How far it got: part.end, or where memory ended.
     std::uint64_t prefetch(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
@@ -142,13 +165,16 @@ class TieredStore final : public Store {
     RamTier ram_;
     FlightTable flights_;
     StreamPrefetcher prefetcher_;
+    DatasetPolicy policy_;
+    std::atomic<bool> frozen_{false};  ///< of the last fetch in an epoch, no tier had room for it
     ActivityGate gate_;
 
     struct Counters {
         std::atomic<std::uint64_t> requests{0}, bytes{0}, errors{0}, ram{0}, nvme{0}, origin{0}, fetched{0},
-            prefetched{0}, ram_hits{0}, ram_misses{0}, prefetch_under_way{0};
+            prefetched{0}, ram_hits{0}, ram_misses{0}, prefetch_under_way{0}, filled{0}, fill_under_way{0};
     };
     Counters counters_;
+    DatasetFill fill_;  // last: its thread uses all else
 };
 
 }  // namespace tierfs

@@ -1,6 +1,7 @@
 #include "fs/status/status.hpp"
 
 #include <cstdio>
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "config/units.hpp"
@@ -67,16 +68,28 @@ Json reads_json(const StoreStats& store) {
                   {"origin", store.origin_bytes}}}};
 }
 
-// One entry for the whole mount: rules by dataset come with the policies.
+Json evidence_json(const PatternEvidence& evidence) {
+    return Json{
+        {"visits", evidence.visits},         {"new", evidence.fresh},         {"repeats", evidence.repeats},
+        {"short_gaps", evidence.short_gaps}, {"compared", evidence.compared}, {"ordered", evidence.ordered},
+        {"sequential", evidence.sequential}, {"items", evidence.items},       {"bytes", evidence.bytes}};
+}
+
+// One entry for the whole mount: rules by dataset come later.
 Json datasets_json(const StatusInputs& in) {
-    return Json::array({Json{{"match", "/**"},
-                             {"configured", "auto"},
-                             {"class", "hot"},
-                             {"reason", "epochs are not recognised in this version: S3-FIFO for all"},
-                             {"frozen", false},
-                             {"objects", in.names.known_nodes},
-                             {"bytes", in.store.ram.used_bytes + in.store.nvme.used_bytes},
-                             {"fill", {{"done_bytes", 0}, {"total_bytes", 0}}}}});
+    const DatasetStatus& dataset = in.store.dataset;
+    return Json::array({Json{
+        {"match", "/**"},
+        {"configured", dataset.configured},
+        {"class", dataset.current},
+        {"reason", dataset.reason},
+        {"decided_s", dataset.decided_s},
+        {"evidence", evidence_json(dataset.evidence)},
+        {"renewals", dataset.renewals},
+        {"frozen", dataset.frozen},
+        {"objects", in.names.known_nodes},
+        {"bytes", in.store.ram.used_bytes + in.store.nvme.used_bytes},
+        {"fill", {{"done_bytes", in.store.filled_bytes}, {"total_bytes", in.store.fill_offered_bytes}}}}});
 }
 
 // ---- for people
@@ -101,6 +114,14 @@ std::string padded(std::string text, std::size_t width) {
 
 void line(std::string& out, const std::string& label, const std::string& value) {
     out += padded(label, 10) + value + "\n";
+}
+
+std::string decided_text(const Json& dataset) {
+    const std::time_t when = dataset.value("decided_s", std::time_t{0});
+    std::tm parts{};
+    char text[64];
+    if (when <= 0 || localtime_r(&when, &parts) == nullptr) return {};
+    return std::strftime(text, sizeof(text), " (since %Y-%m-%d %H:%M:%S)", &parts) > 0 ? text : "";
 }
 
 void tier_lines(std::string& out, const Json& status) {
@@ -180,6 +201,12 @@ std::string status_text(const Json& status) {
              " head, " + count_at(status, "/origin/requests/list") + " list; " +
              size_at(status, "/origin/bytes_read") + " read, " + count_at(status, "/origin/retries") +
              " retries, " + count_at(status, "/origin/errors") + " errors");
+    for (const auto& dataset : status.value("datasets", Json::array())) {
+        line(out, "dataset",
+             text_at(dataset, "/match") + " " + text_at(dataset, "/class") +
+                 (dataset.value("frozen", false) ? ", frozen: " : ": ") + text_at(dataset, "/reason") +
+                 decided_text(dataset));
+    }
     tier_lines(out, status);
     for (const auto& hidden : status.value("hidden_keys", Json::array())) {
         line(out, "hidden", count_at(hidden, "/count") + " keys: " + text_at(hidden, "/reason"));

@@ -30,7 +30,10 @@ STATUS = {
                "written_bytes": int, "state": str}],
     "memory": {"limit_bytes": int, "used_bytes": int, "peak_bytes": int, "rss_bytes": int},
     "datasets": [{"match": str, "configured": str, "class": str, "reason": str, "frozen": bool, "objects": int,
-                  "bytes": int, "fill": {"done_bytes": int, "total_bytes": int}}],
+                  "bytes": int, "decided_s": int, "renewals": int,
+                  "evidence": {"visits": int, "new": int, "repeats": int, "short_gaps": int, "compared": int,
+                               "ordered": int, "sequential": int, "items": int, "bytes": int},
+                  "fill": {"done_bytes": int, "total_bytes": int}}],
     "hidden_keys": [{"reason": str, "count": int}],
 }
 

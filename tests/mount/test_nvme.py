@@ -225,13 +225,14 @@ def tier_use(folder):
     return min(sum(data.disk_use(where) for where in folders) for _ in range(4))
 
 
-def test_limit_is_kept(origin, mount, cache):
+@pytest.mark.parametrize("configured", ["auto", "hot"])
+def test_limit_is_kept(origin, mount, cache, configured):
     limit = 48 << 20
     files = data.make_files(origin, 400, 200_000)
     for number in range(6):
         name = f"large/{number}"
         files[name] = data.write(origin / name, data.content(name, 10 << 20))
-    m = mount(origin, {**cache, "nvme.limit": str(limit)})
+    m = mount(origin, {**cache, "nvme.limit": str(limit), "class": configured})
     used = []
     for name, expected in files.items():
         data.expect_same(data.read_cold(m.path / name), expected, name)
@@ -242,6 +243,7 @@ def test_limit_is_kept(origin, mount, cache):
     assert max(on_disk for on_disk, _ in used) <= limit * 1.02, used
     assert max(told for _, told in used) <= limit, used
     assert m.tier("nvme")["limit_bytes"] == limit
+    assert (m.tier("nvme")["evicted_bytes"] > 0) == (configured == "hot")
 
 
 def test_full_disk(origin, mount, xfs):

@@ -30,6 +30,7 @@ struct Flight {
     BlockMask blocks = 0;
     ArenaBufferPtr buffer;  ///< its memory is there before the flight is: no flight waits for memory
     bool prefetch = false;
+    bool fill = false;  ///< nobody will want it soon
     std::vector<Waiter> waiters;
 };
 

@@ -30,7 +30,7 @@ std::shared_ptr<FileHandle> Catalog::make_handle(BackingFile file) const {
 void Catalog::add_extent(std::uint64_t number, const ExtentUuid& uuid, std::uint64_t bytes, bool evictable) {
     *used_ += bytes;
     MutexLock lock(mutex_);
-    extents_[number] = ExtentInfo{uuid, bytes};
+    extents_[number] = ExtentInfo{uuid, bytes, renewal_};
     if (evictable) policy_.insert(Unit::extent(number), bytes);
 }
 
@@ -55,7 +55,7 @@ void Catalog::add_file(const ContentId& id, std::uint64_t bytes, std::shared_ptr
     *used_ += bytes;
     std::vector<std::shared_ptr<FileHandle>> closed;
     MutexLock lock(mutex_);
-    files_[id] = FileInfo{bytes, ++generation_};
+    files_[id] = FileInfo{bytes, renewal_, ++generation_};
     policy_.insert(Unit::file(id), bytes);
     if (handle) closed = open_files_.put(id, std::move(handle));
     lock.unlock();
@@ -80,6 +80,7 @@ std::shared_ptr<ExtentHandle> Catalog::extent(std::uint64_t number, std::uint64_
             lookup.gone = true;
             return nullptr;
         }
+        found->second.renewal = renewal_;
         policy_.touch(Unit::extent(number));
         if (auto open = open_extents_.find(number)) return open;
         uuid = found->second.uuid;
@@ -134,7 +135,10 @@ std::shared_ptr<FileHandle> Catalog::file(const ContentId& id, Lookup& lookup, b
             lookup.gone = true;
             return nullptr;
         }
-        if (count_use) policy_.touch(Unit::file(id));
+        if (count_use) {
+            found->second.renewal = renewal_;
+            policy_.touch(Unit::file(id));
+        }
         if (auto open = open_files_.find(id)) return open;
         generation = found->second.generation;
     }
@@ -208,10 +212,32 @@ std::optional<Victim> Catalog::take_locked(const Unit& unit) {
     return victim;
 }
 
-std::optional<Victim> Catalog::take_next(const std::optional<Unit>& keep) {
+void Catalog::renew() {
     MutexLock lock(mutex_);
-    const auto unit = policy_.evict([&](const Unit& candidate) { return !keep || candidate != *keep; });
-    if (!unit) return std::nullopt;
+    ++renewal_;
+    stale_ = true;
+}
+
+bool Catalog::is_stale(const Unit& unit) const {
+    if (unit.is_extent) {
+        const auto found = extents_.find(unit.id.low);
+        return found == extents_.end() || found->second.renewal < renewal_;
+    }
+    const auto found = files_.find(unit.id);
+    return found == files_.end() || found->second.renewal < renewal_;
+}
+
+std::optional<Victim> Catalog::take_next(const std::optional<Unit>& keep, bool forced) {
+    MutexLock lock(mutex_);
+    const bool stale_only = kept_ && !forced;
+    const auto* const self = this;  // the analysis of locks does not see into the lambda
+    const auto unit = policy_.evict([&](const Unit& candidate) TIERFS_NO_THREAD_SAFETY_ANALYSIS {
+        return (!keep || candidate != *keep) && (!stale_only || self->is_stale(candidate));
+    });
+    if (!unit) {
+        if (stale_only) stale_ = false;
+        return std::nullopt;
+    }
     return take_locked(*unit);
 }
 

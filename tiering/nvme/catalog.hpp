@@ -144,8 +144,15 @@ class Catalog {
     [[nodiscard]] std::uint64_t file_bytes(const ContentId& id) const;
     [[nodiscard]] std::size_t units() const;
 
-    /// What the policy gives up next, `keep` excepted.
-    std::optional<Victim> take_next(const std::optional<Unit>& keep);
+    /// While kept, only units go that were neither written nor read since the last renewal.
+    void keep(bool kept) { kept_ = kept; }
+    void renew();
+    [[nodiscard]] bool is_kept() const { return kept_; }
+    /// Whether looking for a victim makes sense.
+    [[nodiscard]] bool may_evict() const { return !kept_ || stale_; }
+
+    /// What the policy gives up next, `keep` excepted. `forced`: also of what is kept.
+    std::optional<Victim> take_next(const std::optional<Unit>& keep, bool forced);
     std::optional<Victim> take(const Unit& unit);
     /// After the unlink: the bytes are free, or will be when the last reader closes.
     void release(Victim victim);
@@ -157,17 +164,23 @@ class Catalog {
     struct ExtentInfo {
         ExtentUuid uuid;
         std::uint64_t bytes = 0;
+        std::uint64_t renewal = 0;  ///< the one that it was last written or read in
     };
     struct FileInfo {
         std::uint64_t bytes = 0;
+        std::uint64_t renewal = 0;
         std::uint64_t generation = 0;  ///< tells a file from a later one of the same object
     };
     std::shared_ptr<ExtentHandle> open_extent(std::uint64_t number, const ExtentUuid& uuid, Lookup& lookup)
         TIERFS_EXCLUDES(mutex_);
     std::optional<Victim> take_locked(const Unit& unit) TIERFS_REQUIRES(mutex_);
+    [[nodiscard]] bool is_stale(const Unit& unit) const TIERFS_REQUIRES(mutex_);
 
     const std::filesystem::path extents_dir_, files_dir_;
     const std::shared_ptr<std::atomic<std::uint64_t>> used_;
+    std::atomic<bool> kept_{false};
+    std::atomic<bool> stale_{
+        false};  ///< there may be units that the last renewal found and nobody read since
     mutable Mutex mutex_;
     std::unordered_map<std::uint64_t, ExtentInfo> extents_ TIERFS_GUARDED_BY(mutex_);
     std::unordered_map<ContentId, FileInfo> files_ TIERFS_GUARDED_BY(mutex_);
@@ -175,6 +188,7 @@ class Catalog {
     OpenFiles<ContentId, FileHandle> open_files_ TIERFS_GUARDED_BY(mutex_);
     S3Fifo<Unit, UnitHash> policy_ TIERFS_GUARDED_BY(mutex_);
     std::uint64_t generation_ TIERFS_GUARDED_BY(mutex_) = 0;
+    std::uint64_t renewal_ TIERFS_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace tierfs

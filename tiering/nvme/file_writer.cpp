@@ -35,6 +35,10 @@ std::uint64_t sidecar_bytes(std::uint64_t data_bytes) {
 
 }  // namespace
 
+std::uint64_t FileWriter::space_of(std::uint64_t length) {
+    return align_up(length) + align_up(sidecar_bytes(length)) + kOverhead;
+}
+
 Result<std::shared_ptr<FileHandle>> FileWriter::create(const ContentId& id, std::uint64_t object_size) {
     if (const int code = core_.fault(DiskOperation::create); code != 0) {
         return fail(system_error(code, "create backing file"));
@@ -68,7 +72,7 @@ std::shared_ptr<FileHandle> FileWriter::open_or_create(const ContentId& id, std:
     auto created = create(id, object_size);
     if (!created && created.error().code == ENOSPC && space_.evict_one()) created = create(id, object_size);
     if (!created) {
-        core_.write_failed(created.error());
+        if (created.error().code != kTierFull) core_.write_failed(created.error());
         return nullptr;
     }
     return *created;
@@ -126,7 +130,7 @@ void FileWriter::write(const ContentId& id, std::uint64_t object_size, std::uint
 Result<void> FileWriter::write_run(const ContentId& id, const FileHandle& handle, const Run& run,
                                    std::span<const std::span<const std::byte>> pieces) {
     const Unit unit = Unit::file(id);
-    const std::uint64_t need = align_up(run.length) + align_up(sidecar_bytes(run.length)) + kOverhead;
+    const std::uint64_t need = space_of(run.length);
     // Not the device's fault when this object cannot get more room: it just stays as it is.
     if (auto room = space_.make_room(need, unit); !room) return room;
     core_.catalog.resize_file(id, core_.catalog.file_bytes(id) + need);

@@ -21,6 +21,9 @@ class FileWriter {
     /// Marks blocks absent that did not verify.
     void drop_blocks(const ContentId& id, std::uint64_t offset, std::uint64_t length);
 
+    /// At most so much is taken for a piece of that many bytes.
+    [[nodiscard]] static std::uint64_t space_of(std::uint64_t length);
+
     void forget(const ContentId& id) { missing_.erase(id); }
 
   private:

@@ -70,6 +70,8 @@ struct NvmeCore {
     LocationCache locations;
     Health health;
     NvmeCounters counters;
+    /// No extent is begun any more since the tier is full and keeps what it has.
+    std::atomic<bool> extents_end{false};
 
   private:
     void log_state(const std::string& cause) const;

@@ -38,6 +38,11 @@ class NvmeTierImpl final : public NvmeTierForTests {
                std::vector<BufferPtr> data) override {
         writer_->admit(id, object_size, offset, std::move(data));
     }
+    void keep(bool kept) override { core_.catalog.keep(kept); }
+    void renew() override { core_.catalog.renew(); }
+    bool takes(std::uint64_t object_size, std::uint64_t length) const override {
+        return writer_->takes(object_size, length);
+    }
     void flush() override { writer_->flush(); }
     void erase(const ContentId& id) override { writer_->erase(id); }
     TierStats stats() const override;

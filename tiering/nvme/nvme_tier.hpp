@@ -63,6 +63,15 @@ class NvmeTier {
     virtual void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
                        std::vector<BufferPtr> data) = 0;
 
+    /// Whether what is here stays: then a full tier takes nothing more, but in place of units (extents,
+    /// files) that were not read since `renew`. False at first: the least used goes. Does not hold for what a
+    /// lowered limit or a full device makes go.
+    virtual void keep(bool kept) = 0;
+    virtual void renew() = 0;
+
+    /// Whether `admit` of such a piece has a chance; cheap, memory only.
+    [[nodiscard]] virtual bool takes(std::uint64_t object_size, std::uint64_t length) const = 0;
+
     /// To be called about once a second: when the device has been busy with one thing for two seconds, what
     /// waits beyond stalled_queue is dropped and counted, so that readers find memory.
     virtual void relieve() = 0;

@@ -26,17 +26,27 @@ std::uint64_t Packer::room() const {
     return active_ ? core_.extent_size - active_->end : core_.extent_size;
 }
 
+bool Packer::start_chunk() {
+    if (!active_ && !core_.catalog.may_evict() &&
+        core_.catalog.used() + core_.extent_size > core_.options.limit) {
+        core_.extents_end = true;
+        return false;
+    }
+    chunk_.start(room());
+    return true;
+}
+
 void Packer::add(const ContentId& id, std::span<const std::span<const std::byte>> pieces) {
-    if (chunk_.empty()) chunk_.start(room());
+    if (chunk_.empty() && !start_chunk()) return;
     bool added = chunk_.add(id, pieces);
     if (!added && !chunk_.empty()) {
         flush();
-        chunk_.start(room());
+        if (!start_chunk()) return;
         added = chunk_.add(id, pieces);
     }
     if (!added) {
         retire();
-        chunk_.start(room());
+        if (!start_chunk()) return;
         added = chunk_.add(id, pieces);
     }
     if (added && chunk_.table().entries.size() == 1) first_entry_ = core_.now();
@@ -71,6 +81,7 @@ Result<void> Packer::create_extent() {
     auto handle = core_.catalog.make_handle(std::move(*file));
     core_.catalog.add_extent(number, *uuid, std::max(core_.extent_size, sizes->allocated), false);
     core_.catalog.keep_open(number, handle);
+    core_.extents_end = false;
     active_ = Active{number, *uuid, std::move(handle), 0, 0};
     return {};
 }
@@ -115,6 +126,8 @@ void Packer::flush() {
     if (written) {
         TIERFS_SYNC_POINT("nvme.pack.committed");
         core_.write_succeeded();
+    } else if (written.error().code == kTierFull) {
+        core_.extents_end = true;
     } else {
         core_.write_failed(written.error());
         retire();

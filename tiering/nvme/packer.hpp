@@ -38,6 +38,8 @@ class Packer {
         std::uint32_t chunks = 0;
     };
     [[nodiscard]] std::uint64_t room() const;
+    /// False: there is no extent for it, and may be none.
+    bool start_chunk();
     Result<void> create_extent();
     Result<void> write_chunk();
     Result<void> commit_chunk();

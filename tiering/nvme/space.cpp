@@ -32,20 +32,24 @@ std::optional<FreeSpace> free_space(const std::filesystem::path& directory) {
 
 Result<void> SpaceKeeper::make_room(std::uint64_t bytes, const std::optional<Unit>& keep) {
     while (core_.catalog.used() + bytes > core_.options.limit) {
-        if (auto evicted = try_evict(keep); !evicted) return evicted;
+        if (auto evicted = try_evict(keep, false); !evicted) return evicted;
     }
     auto space = free_space(core_.options.directory);
-    while (space && space->available < bytes + space->reserve && evict_one(keep)) {
+    while (space && space->available < bytes + space->reserve) {
+        const auto evicted = try_evict(keep, false);
+        if (!evicted && evicted.error().code == kTierFull) return evicted;
+        if (!evicted) break;
         space = free_space(core_.options.directory);
     }
     return {};
 }
 
 bool SpaceKeeper::evict_one(const std::optional<Unit>& keep) {
-    return try_evict(keep).has_value();
+    return try_evict(keep, true).has_value();
 }
 
-Result<void> SpaceKeeper::try_evict(const std::optional<Unit>& keep) {
+Result<void> SpaceKeeper::try_evict(const std::optional<Unit>& keep, bool forced) {
+    if (!forced && !core_.catalog.may_evict()) return fail(kTierFull, "full");
     // On a file system that went read-only, what is there can still be read: it is not to be forgotten.
     const auto& folder = core_.catalog.extents_dir();
     if (TIERFS_FAULT_CALL("nvme.access", ::access(folder.c_str(), W_OK)) != 0) {
@@ -53,7 +57,8 @@ Result<void> SpaceKeeper::try_evict(const std::optional<Unit>& keep) {
         core_.write_failed(error);
         return fail(error);
     }
-    auto victim = core_.catalog.take_next(keep);
+    auto victim = core_.catalog.take_next(keep, forced);
+    if (!victim && !forced && core_.catalog.is_kept()) return fail(kTierFull, "full");
     if (!victim) return fail(ENOSPC, core_.options.directory.native() + ": nothing to evict");
     return evict(std::move(*victim));
 }

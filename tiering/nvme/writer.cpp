@@ -37,6 +37,22 @@ NvmeWriter::~NvmeWriter() {
     close();
 }
 
+bool NvmeWriter::takes(std::uint64_t object_size, std::uint64_t length) const {
+    if (object_size > core_.options.limit / 2 || !core_.health.may_write()) return false;
+    if (core_.catalog.may_evict()) return true;
+    std::uint64_t queued = 0;
+    {
+        MutexLock lock(mutex_);
+        queued = queued_bytes_;
+    }
+    const std::uint64_t used = core_.catalog.used() + queued;
+    if (object_size > core_.max_packed)
+        return used + FileWriter::space_of(length) + FileWriter::space_of(0) <= core_.options.limit;
+    // The extent under way counts as full; what waits must fit into what is left of it, more or less.
+    return used + core_.extent_size <= core_.options.limit ||
+           (!core_.extents_end && queued < core_.extent_size / 2);
+}
+
 void NvmeWriter::admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
                        std::vector<BufferPtr> data) {
     const std::uint64_t length = total_size(data);

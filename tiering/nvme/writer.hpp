@@ -27,6 +27,8 @@ class NvmeWriter {
 
     void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
                std::vector<BufferPtr> data);
+    /// False: the tier is full and keeps what it has, or cannot be written.
+    [[nodiscard]] bool takes(std::uint64_t object_size, std::uint64_t length) const TIERFS_EXCLUDES(mutex_);
     /// While the device stalls: gives back the memory of what waits to be written beyond
     /// options.stalled_queue.
     void relieve() TIERFS_EXCLUDES(mutex_);
@@ -82,7 +84,7 @@ class NvmeWriter {
     std::deque<Unit> to_adopt_;
     unsigned since_adopted_ = 0;
 
-    Mutex mutex_;
+    mutable Mutex mutex_;
     std::condition_variable wake_, done_;
     std::deque<Task> queue_ TIERFS_GUARDED_BY(mutex_);
     std::unordered_set<Piece, PieceHash> queued_ TIERFS_GUARDED_BY(mutex_);

@@ -4,7 +4,8 @@
 
 namespace tierfs {
 
-RamTier::RamTier(const RamTierOptions& options) : options_(options) {
+RamTier::RamTier(const RamTierOptions& options)
+    : options_(options), most_kept_(options.limit - options.limit / 32) {
     const unsigned count = std::max(1U, options.shards);
     for (unsigned i = 0; i < count; ++i) shards_.push_back(std::make_unique<Shard>(options.limit / count));
 }
@@ -21,8 +22,8 @@ BlockMask RamTier::present(const UnitKey& key) {
 
 void RamTier::touched(Shard& shard, Entries::iterator place, BlockMask want, bool to_end) {
     Entry& entry = place->second;
-    if (!entry.is_ahead) {
-        shard.used.touch(place->first);
+    if (entry.queue != Queue::ahead) {
+        if (entry.queue == Queue::used) shard.used.touch(place->first);
         return;
     }
     for (const Segment& segment : entry.segments) {
@@ -32,7 +33,7 @@ void RamTier::touched(Shard& shard, Entries::iterator place, BlockMask want, boo
     // Nothing is ahead of the reader any more. Without a tier to keep it in, a reader of small pieces still
     // needs the rest of the last block.
     if (options_.limit > 0) {
-        leave_ahead(shard, entry);
+        leave_queue(shard, place);
         add_used(shard, place);
     } else if (to_end) {
         drop(shard, place);
@@ -40,7 +41,7 @@ void RamTier::touched(Shard& shard, Entries::iterator place, BlockMask want, boo
 }
 
 void RamTier::insert(const UnitKey& key, const ArenaBufferPtr& buffer, std::uint32_t first_block,
-                     BlockMask blocks, bool ahead) {
+                     BlockMask blocks, bool ahead, bool keep) {
     if (options_.limit == 0 && !ahead) return;
     Shard& shard = shard_of(key);
     MutexLock lock(shard.mutex);
@@ -48,59 +49,82 @@ void RamTier::insert(const UnitKey& key, const ArenaBufferPtr& buffer, std::uint
     Entry& entry = place->second;
     for (const Segment& segment : entry.segments) blocks &= ~segment.blocks;
     if (blocks == 0) return;  // so it is not new
-    if (!is_new) {
-        ahead = ahead || entry.is_ahead;
-        if (entry.is_ahead) {
-            leave_ahead(shard, entry);
-        } else if (ahead) {
-            shard.used.erase(key);
-            used_.fetch_sub(entry.bytes, std::memory_order_relaxed);
-        }
-    }
     const std::uint64_t bytes = buffer->capacity() + kEntryOverhead;
+    entry.keep = entry.keep || keep;
+    ahead = ahead || entry.queue == Queue::ahead;
+    const bool grows = !ahead && entry.queue == Queue::used && !entry.keep;  // and stays where it is in line
+    if (!is_new && !grows) leave_queue(shard, place);
     entry.segments.push_back(Segment{buffer, blocks, first_block});
     entry.bytes += bytes;
     written_.fetch_add(buffer->bytes().size(), std::memory_order_relaxed);
     if (ahead) {
         add_ahead(shard, place);
-    } else if (is_new) {
-        add_used(shard, place);
-    } else {
+    } else if (grows) {
         shard.used.resize(key, entry.bytes);
         used_.fetch_add(bytes, std::memory_order_relaxed);
+    } else {
+        add_used(shard, place);
     }
 }
 
 void RamTier::add_ahead(Shard& shard, Entries::iterator place) {
     Entry& entry = place->second;
-    entry.is_ahead = true;
+    entry.queue = Queue::ahead;
     entry.ahead = shard.ahead.insert(shard.ahead.end(),
                                      Ahead{place->first, order_.fetch_add(1, std::memory_order_relaxed)});
     ahead_.fetch_add(entry.bytes, std::memory_order_relaxed);
     shard.oldest_ahead.store(shard.ahead.front().order, std::memory_order_relaxed);
 }
 
-void RamTier::add_used(Shard& shard, Entries::iterator place) {
-    shard.used.insert(place->first, place->second.bytes);
-    used_.fetch_add(place->second.bytes, std::memory_order_relaxed);
+bool RamTier::reserve_kept(std::uint64_t bytes) {
+    if (kept_.fetch_add(bytes, std::memory_order_relaxed) + bytes <= most_kept_) return true;
+    kept_.fetch_sub(bytes, std::memory_order_relaxed);
+    return false;
 }
 
-void RamTier::leave_ahead(Shard& shard, Entry& entry) {
-    entry.is_ahead = false;
-    shard.ahead.erase(entry.ahead);
-    ahead_.fetch_sub(entry.bytes, std::memory_order_relaxed);
-    shard.oldest_ahead.store(shard.ahead.empty() ? UINT64_MAX : shard.ahead.front().order,
-                             std::memory_order_relaxed);
+void RamTier::add_used(Shard& shard, Entries::iterator place) {
+    Entry& entry = place->second;
+    if (entry.keep && reserve_kept(entry.bytes)) {
+        entry.queue = Queue::kept;
+        return;
+    }
+    entry.queue = Queue::used;
+    shard.used.insert(place->first, entry.bytes);
+    used_.fetch_add(entry.bytes, std::memory_order_relaxed);
+}
+
+void RamTier::leave_queue(Shard& shard, Entries::iterator place) {
+    Entry& entry = place->second;
+    if (entry.queue == Queue::kept) {
+        kept_.fetch_sub(entry.bytes, std::memory_order_relaxed);
+    } else if (entry.queue == Queue::used) {
+        shard.used.erase(place->first);  // not there any more where S3-FIFO chose it
+        used_.fetch_sub(entry.bytes, std::memory_order_relaxed);
+    } else if (entry.queue == Queue::ahead) {
+        shard.ahead.erase(entry.ahead);
+        ahead_.fetch_sub(entry.bytes, std::memory_order_relaxed);
+        shard.oldest_ahead.store(shard.ahead.empty() ? UINT64_MAX : shard.ahead.front().order,
+                                 std::memory_order_relaxed);
+    }
+    entry.queue = Queue::none;
+}
+
+void RamTier::release_kept() {
+    for (const auto& each : shards_) {
+        Shard& shard = *each;
+        MutexLock lock(shard.mutex);
+        for (auto place = shard.entries.begin(); place != shard.entries.end(); ++place) {
+            place->second.keep = false;
+            if (place->second.queue != Queue::kept) continue;
+            leave_queue(shard, place);
+            add_used(shard, place);
+        }
+    }
 }
 
 void RamTier::drop(Shard& shard, Entries::iterator place) {
     Entry& entry = place->second;
-    if (entry.is_ahead) {
-        leave_ahead(shard, entry);
-    } else {
-        shard.used.erase(place->first);  // not there any more where S3-FIFO chose it
-        used_.fetch_sub(entry.bytes, std::memory_order_relaxed);
-    }
+    leave_queue(shard, place);
     for (const Segment& segment : entry.segments) {
         evicted_.fetch_add(segment.buffer->bytes().size(), std::memory_order_relaxed);
     }
@@ -123,7 +147,7 @@ bool RamTier::evict_ahead() {
     if (options_.limit == 0) {
         drop(*oldest, place);
     } else {
-        leave_ahead(*oldest, place->second);
+        leave_queue(*oldest, place);
         add_used(*oldest, place);
     }
     return true;
@@ -141,7 +165,10 @@ void RamTier::trim() {
     while (ahead_.load(std::memory_order_relaxed) > options_.ahead_limit && evict_ahead()) {
     }
     std::size_t empty = 0;
-    while (used_.load(std::memory_order_relaxed) > options_.limit && empty < shards_.size()) {
+    const auto too_much = [this] {
+        return used_.load(std::memory_order_relaxed) + kept_.load(std::memory_order_relaxed) > options_.limit;
+    };
+    while (too_much() && empty < shards_.size()) {
         Shard& shard = *shards_[hand_.fetch_add(1, std::memory_order_relaxed) & (shards_.size() - 1)];
         empty = evict_used(shard) ? 0 : empty + 1;
     }
@@ -180,6 +207,18 @@ std::uint64_t RamTier::reclaim_ahead(Shard& shard, std::uint64_t bytes) {
     return freed;
 }
 
+std::uint64_t RamTier::reclaim_kept(Shard& shard, std::uint64_t bytes) {
+    MutexLock lock(shard.mutex);
+    std::uint64_t freed = 0;
+    for (auto next = shard.entries.begin(); next != shard.entries.end() && freed < bytes;) {
+        const auto place = next++;
+        if (place->second.queue != Queue::kept || !freeable(place->second)) continue;
+        freed += place->second.bytes;
+        drop(shard, place);
+    }
+    return freed;
+}
+
 void RamTier::let_go_of_all(Shard& shard) {
     MutexLock lock(shard.mutex);
     while (!shard.entries.empty()) drop(shard, shard.entries.begin());
@@ -199,6 +238,9 @@ std::uint64_t RamTier::reclaim(std::uint64_t bytes, Reclaim depth) {
     if (freed == 0 && depth != Reclaim::used) {
         freed = over_shards([this](Shard& shard, std::uint64_t n) { return reclaim_ahead(shard, n); });
     }
+    if (freed == 0 && depth != Reclaim::used && kept_.load(std::memory_order_relaxed) > 0) {
+        freed = over_shards([this](Shard& shard, std::uint64_t n) { return reclaim_kept(shard, n); });
+    }
     if (freed == 0 && depth == Reclaim::held_too) {
         // All that is left is held, and nobody can tell who lets go first.
         for (const auto& shard : shards_) let_go_of_all(*shard);
@@ -208,7 +250,8 @@ std::uint64_t RamTier::reclaim(std::uint64_t bytes, Reclaim depth) {
 
 RamTierStats RamTier::stats() const {
     return RamTierStats{used_.load(std::memory_order_relaxed), ahead_.load(std::memory_order_relaxed),
-                        evicted_.load(std::memory_order_relaxed), written_.load(std::memory_order_relaxed)};
+                        kept_.load(std::memory_order_relaxed), evicted_.load(std::memory_order_relaxed),
+                        written_.load(std::memory_order_relaxed)};
 }
 
 }  // namespace tierfs

@@ -22,11 +22,12 @@ struct RamTierOptions {
 };
 
 struct RamTierStats {
-    std::uint64_t used_bytes = 0, ahead_bytes = 0, evicted_bytes = 0, written_bytes = 0;
+    std::uint64_t used_bytes = 0, ahead_bytes = 0, kept_bytes = 0, evicted_bytes = 0, written_bytes = 0;
 };
 
 /// Keeps blocks by unit (unit.hpp): what was fetched but not used yet in a queue of its own, `ahead` (first
-/// in, first out, never pushed out by reuse), the rest under S3-FIFO (policy/s3fifo.hpp).
+/// in, first out, never pushed out by reuse), the rest under S3-FIFO (policy/s3fifo.hpp). What is kept (an
+/// epoch's only copies) goes for nothing but memory that a fetch needs.
 ///
 /// Thread-safe, one short lock per call; holds no data itself but shares of ArenaBuffers. `insert` does not
 /// evict (it is called under other locks): call `trim` afterwards. Limits count the arena's bytes and
@@ -61,16 +62,25 @@ class RamTier {
     [[nodiscard]] BlockMask present(const UnitKey& key);
 
     /// Adds `blocks` of a unit that `buffer` holds from `first_block` on; those that are here already are
-    /// left. `ahead`: some of them are for a reader still to come.
+    /// left. `ahead`: some of them are for a reader still to come. `keep`: from when they have been used on,
+    /// the unit is kept, if there is room for it then.
     void insert(const UnitKey& key, const ArenaBufferPtr& buffer, std::uint32_t first_block, BlockMask blocks,
-                bool ahead);
+                bool ahead, bool keep = false);
+
+    /// Whether a unit of so many bytes of the arena would be kept. What is not kept gives way to it.
+    [[nodiscard]] bool may_keep(std::uint64_t bytes) const {
+        return kept_.load(std::memory_order_relaxed) + bytes + kEntryOverhead <= most_kept_;
+    }
+
+    /// What was kept is under S3-FIFO from now on. Call `trim` afterwards.
+    void release_kept();
 
     /// Evicts until the limits hold.
     void trim();
 
     /// How far reclaim goes, each after what stands before it: data that was used and that nobody holds;
-    /// readahead that nobody holds; all entries that readers or the NVMe writer hold, so that their letting
-    /// go frees the memory (and is noticed) rather than leaves it here.
+    /// readahead that nobody holds, then what is kept; all entries that readers or the NVMe writer hold, so
+    /// that their letting go frees the memory (and is noticed) rather than leaves it here.
     enum class Reclaim : std::uint8_t { used, all_free, held_too };
 
     /// Gives arena memory back for a fetch. Returns about how much came free at once: up to `bytes` and a
@@ -89,11 +99,13 @@ class RamTier {
         UnitKey key;
         std::uint64_t order = 0;  ///< of arrival, over all shards
     };
+    enum class Queue : std::uint8_t { none, ahead, used, kept };
     struct Entry {
         std::vector<Segment> segments;
         std::uint64_t bytes = 0;
-        bool is_ahead = false;
-        std::list<Ahead>::iterator ahead;  ///< valid where is_ahead; the others are in `used`
+        Queue queue = Queue::none;
+        bool keep = false;
+        std::list<Ahead>::iterator ahead;  ///< valid in Queue::ahead
     };
     using Entries = std::unordered_map<UnitKey, Entry>;
     struct Shard {
@@ -112,19 +124,24 @@ class RamTier {
     void touched(Shard& shard, Entries::iterator place, BlockMask want, bool to_end)
         TIERFS_REQUIRES(shard.mutex);
     void add_ahead(Shard& shard, Entries::iterator place) TIERFS_REQUIRES(shard.mutex);
+    /// Among what has been used: kept or not.
     void add_used(Shard& shard, Entries::iterator place) TIERFS_REQUIRES(shard.mutex);
-    void leave_ahead(Shard& shard, Entry& entry) TIERFS_REQUIRES(shard.mutex);
+    void leave_queue(Shard& shard, Entries::iterator place) TIERFS_REQUIRES(shard.mutex);
+    [[nodiscard]] bool reserve_kept(std::uint64_t bytes);
     void drop(Shard& shard, Entries::iterator place) TIERFS_REQUIRES(shard.mutex);
     [[nodiscard]] static bool freeable(const Entry& entry);
     bool evict_ahead();
     bool evict_used(Shard& shard);
     std::uint64_t reclaim_used(Shard& shard, std::uint64_t bytes);
     std::uint64_t reclaim_ahead(Shard& shard, std::uint64_t bytes);
+    std::uint64_t reclaim_kept(Shard& shard, std::uint64_t bytes);
     void let_go_of_all(Shard& shard);
 
     const RamTierOptions options_;
+    /// Less than the limit: what is not kept has to stay until the last of a file's readers is done with it.
+    const std::uint64_t most_kept_;
     std::vector<std::unique_ptr<Shard>> shards_;
-    std::atomic<std::uint64_t> used_{0}, ahead_{0}, evicted_{0}, written_{0}, order_{0};
+    std::atomic<std::uint64_t> used_{0}, ahead_{0}, kept_{0}, evicted_{0}, written_{0}, order_{0};
     std::atomic<std::size_t> hand_{0};  ///< the next shard to evict from
 };
 

@@ -50,7 +50,8 @@ class Place:
 
     def mount_options(self, mode, cache=None):
         return {**self.options, "nvme.path": str(cache or self.cache), "memory.limit": "128M",
-                "nvme.limit": str(TIGHT if mode == "evict" else LIMIT), "origin.deadline": "10s", "log.level": "info"}
+                "nvme.limit": str(TIGHT if mode == "evict" else LIMIT), "origin.deadline": "10s", "log.level": "info",
+                "class": "hot" if mode == "evict" else "auto"}
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,7 @@ def test_power_cut(number, dataset, mount, xfs):
     cache.mkdir(mode=0o700)
     options = {"nvme.path": str(cache), "nvme.limit": chance.choice(["16M", "64M"]), "memory.limit": "128M",
                "origin.deadline": f"{DEADLINE}s", "ram.limit": chance.choice(["0", "16M"])}
+    options["class"] = "hot" if options["nvme.limit"] == "16M" else "auto"  # with eviction where it is tight
     synced = number % 2 == 1  # something of a first run is there for sure
     if synced:
         m = mount(dataset.origin, options)

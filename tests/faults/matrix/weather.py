@@ -119,7 +119,7 @@ def newest_is_served(world, changes):
 def run(folder, server, count, table):
     cache = folder.parent / "weather-cache"
     cache.mkdir(mode=0o700)
-    options = {"metadata.ttl": f"{TTL}s", "ram.limit": "24M", "nvme.path": cache, "nvme.limit": "64M"}
+    options = {"metadata.ttl": f"{TTL}s", "ram.limit": "24M", "nvme.path": cache, "nvme.limit": "64M", "class": "hot"}
     with worlds.make("plain", folder, ("127.0.0.1", server.port), DEADLINE * processes.SLOWNESS, options) as world:
         changes = Changes(server, world.proxy)
         put_objects(server, changes)

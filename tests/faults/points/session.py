@@ -76,6 +76,7 @@ class Session:
         options = {"config": str(self.config), "memory.limit": "128M", "log.level": "info"}
         if self.kind != "plain":
             options["nvme.path"] = str(self.cache)
+            options["class"] = "hot"  # so that there is eviction
             if self.kind != "damaged":  # its limit comes from the disk
                 options["nvme.limit"] = str(LIMIT)
         if self.kind == "damaged":

@@ -176,6 +176,17 @@ TEST_F(ConfigSettings, TheFileOfDefaultsIsTheDefaults) {
     EXPECT_EQ(read->log_level, plain.log_level);
 }
 
+TEST_F(ConfigSettings, KnowsTheClassesOfADataset) {
+    for (const std::string name : {"auto", "epoch", "hot", "stream", "once"}) {
+        const auto settings = load({"class=" + name});
+        ASSERT_TRUE(settings) << name;
+        EXPECT_EQ(name_of(settings->dataset_class), name);
+    }
+    EXPECT_EQ(load({}).value().dataset_class, DatasetClass::automatic);
+    EXPECT_FALSE(load({"class=lru"}));
+    EXPECT_FALSE(load({"class="}));
+}
+
 TEST_F(ConfigSettings, TheExampleFileLoads) {
     const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
     const std::string example = (root / "config/tierfs.yaml").string();

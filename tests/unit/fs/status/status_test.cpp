@@ -31,6 +31,11 @@ StatusInputs inputs() {
     in.names.hidden = {{"empty path component", 4}};
     in.memory_limit = 1 << 20;
     in.memory_peak = 4096;
+    in.store.dataset.current = "epoch";
+    in.store.dataset.reason = "of 128 visits";
+    in.store.dataset.decided_s = 1800000000;
+    in.store.dataset.frozen = true;
+    in.store.dataset.evidence.short_gaps = 17;
     return in;
 }
 
@@ -53,7 +58,9 @@ TEST(Status, HasEveryPromisedMember) {
                  "devices": [{"path": "", "state": "", "used_bytes": 0, "limit_bytes": 0}]}],
       "memory": {"limit_bytes": 0, "used_bytes": 0, "peak_bytes": 0, "rss_bytes": 0},
       "datasets": [{"match": "", "configured": "", "class": "", "reason": "", "frozen": false, "objects": 0,
-                    "bytes": 0, "fill": {"done_bytes": 0, "total_bytes": 0}}],
+                    "bytes": 0, "decided_s": 0, "renewals": 0, "evidence": {"visits": 0, "new": 0, "repeats": 0,
+                    "short_gaps": 0, "compared": 0, "ordered": 0, "sequential": 0, "items": 0, "bytes": 0},
+                    "fill": {"done_bytes": 0, "total_bytes": 0}}],
       "hidden_keys": [{"reason": "", "count": 0}]})");
     const auto status = status_json(inputs());
     const auto flat = status.flatten();
@@ -78,6 +85,12 @@ TEST(Status, SaysWhatWasCounted) {
     EXPECT_EQ(status["tiers"][1]["devices"][0]["path"], "/nvme/cache");
     EXPECT_EQ(status["tiers"][1]["devices"][0]["used_bytes"], 55);
     EXPECT_EQ(status["hidden_keys"][0]["count"], 4);
+    const auto& dataset = status["datasets"][0];
+    EXPECT_EQ(dataset["configured"], "auto");
+    EXPECT_EQ(dataset["class"], "epoch");
+    EXPECT_EQ(dataset["frozen"], true);
+    EXPECT_EQ(dataset["decided_s"], 1800000000);
+    EXPECT_EQ(dataset["evidence"]["short_gaps"], 17);
 }
 
 TEST(Status, SaysWhichTiersAreOff) {
@@ -92,7 +105,8 @@ TEST(Status, SaysWhichTiersAreOff) {
 
 TEST(Status, IsReadableForPeople) {
     const auto text = status_text(status_json(inputs()));
-    for (const char* part : {"/mnt/d", "s3://b/p", "4711", "small", "7 get", "empty path component"}) {
+    for (const char* part : {"/mnt/d", "s3://b/p", "4711", "small", "7 get", "empty path component",
+                             "/** epoch, frozen: of 128 visits (since 2027-01-1"}) {
         EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
     }
 }

@@ -12,10 +12,11 @@ struct Bench {
         : tier(RamTierOptions{limit_pieces * kPiece, ahead_pieces * kPiece, shards}) {}
 
     static UnitKey key(std::uint64_t n) { return UnitKey{ContentId{n, n * 77}, 0}; }
-    void insert(std::uint64_t n, bool ahead = false, BlockMask blocks = 1) {
+    void insert(std::uint64_t n, bool ahead = false, BlockMask blocks = 1, bool keep = false) {
         const auto buffer = arena->allocate(kBlockSize * static_cast<std::size_t>(std::popcount(blocks)));
         ASSERT_NE(buffer, nullptr);
-        tier.insert(key(n), buffer, static_cast<std::uint32_t>(std::countr_zero(blocks)), blocks, ahead);
+        tier.insert(key(n), buffer, static_cast<std::uint32_t>(std::countr_zero(blocks)), blocks, ahead,
+                    keep);
         tier.trim();
     }
     BlockMask hit(std::uint64_t n, BlockMask want = 1, bool to_end = true) {
@@ -58,6 +59,54 @@ TEST(RamTier, WhatIsUsedAgainSurvivesAScan) {
     }
     for (std::uint64_t n = 1000; n < 1100; ++n) b.insert(n);
     for (std::uint64_t n = 0; n < 5; ++n) EXPECT_EQ(b.tier.present(Bench::key(n)), 1U) << n;
+}
+
+TEST(RamTier, WhatIsKeptStaysWhateverComesAndWhatIsNotGivesWay) {
+    for (const unsigned shards : {1U, 4U}) {
+        Bench b(10, 100, shards);
+        for (std::uint64_t n = 100; n < 110; ++n) b.insert(n);
+        for (std::uint64_t n = 0; n < 6; ++n) {
+            EXPECT_TRUE(b.tier.may_keep(kBlockSize));
+            b.insert(n, false, 1, true);
+        }
+        for (std::uint64_t n = 200; n < 300; ++n) b.insert(n);
+        for (std::uint64_t n = 0; n < 6; ++n) EXPECT_EQ(b.hit(n), 1U) << n;
+        for (std::uint64_t n = 6; n < 9; ++n) b.insert(n, false, 1, true);
+        EXPECT_FALSE(b.tier.may_keep(kBlockSize)) << "a bit is left for what passes by";
+        for (std::uint64_t n = 10; n < 13; ++n) b.insert(n, false, 1, true);
+        for (std::uint64_t n = 0; n < 9; ++n) EXPECT_EQ(b.hit(n), 1U) << n;
+        EXPECT_EQ(b.tier.stats().kept_bytes, 9 * kPiece);
+        EXPECT_EQ(b.tier.stats().used_bytes, kPiece);
+        EXPECT_EQ(b.arena->in_use(), 10 * kBlockSize);
+    }
+}
+
+TEST(RamTier, AUnitIsKeptFromItsLastUseOnAndGrows) {
+    Bench b(10);
+    b.insert(1, true, 0b11, true);
+    EXPECT_EQ(b.tier.stats().kept_bytes, 0U);
+    b.hit(1, 0b01, false);
+    EXPECT_EQ(b.tier.stats().ahead_bytes, kPiece + kBlockSize);
+    b.hit(1, 0b10);
+    EXPECT_EQ(b.tier.stats().kept_bytes, kPiece + kBlockSize);
+    b.insert(1, false, 0b100, true);
+    EXPECT_EQ(b.tier.stats().kept_bytes, 2 * kPiece + kBlockSize);
+    for (std::uint64_t n = 100; n < 200; ++n) b.insert(n);
+    EXPECT_EQ(b.hit(1, 0b111), 0b111U);
+}
+
+TEST(RamTier, WhatIsNoLongerKeptGoesByUseAndOnlyFetchesTakeWhatIsKept) {
+    Bench b(5);
+    for (std::uint64_t n = 0; n < 4; ++n) b.insert(n, false, 1, true);
+    EXPECT_EQ(b.tier.reclaim(kPiece, RamTier::Reclaim::used), 0U);
+    EXPECT_GE(b.tier.reclaim(kPiece, RamTier::Reclaim::all_free), kBlockSize);
+    EXPECT_EQ(b.tier.stats().kept_bytes, 3 * kPiece);
+    b.tier.release_kept();
+    EXPECT_EQ(b.tier.stats().kept_bytes, 0U);
+    EXPECT_EQ(b.tier.stats().used_bytes, 3 * kPiece);
+    for (std::uint64_t n = 100; n < 120; ++n) b.insert(n);
+    for (std::uint64_t n = 0; n < 4; ++n) EXPECT_EQ(b.tier.present(Bench::key(n)), 0U) << n;
+    EXPECT_EQ(b.arena->in_use(), 5 * kBlockSize);
 }
 
 TEST(RamTier, WhatIsAheadIsNotPushedOutByWhatIsNot) {

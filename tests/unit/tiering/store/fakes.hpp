@@ -110,7 +110,18 @@ class FakeOrigin final : public Origin {
     std::string kind() const override { return "fake"; }
     Result<void> check() override { return {}; }
     Result<Attributes> stat(const std::string&) override { return fail(ENOENT, "no"); }
-    Result<ListPage> list(const std::string&, const std::string&) override { return fail(ENOENT, "no"); }
+    Result<ListPage> list(const std::string& path, const std::string& token) override {
+        const auto found = listings.find(path);
+        if (found == listings.end()) return fail(ENOENT, "no");
+        ListPage page;  // of ten names
+        const std::size_t begin = token.empty() ? 0 : std::stoul(token);
+        const std::size_t end = std::min(found->second.size(), begin + 10);
+        page.entries.assign(found->second.begin() + static_cast<std::ptrdiff_t>(begin),
+                            found->second.begin() + static_cast<std::ptrdiff_t>(end));
+        if (end < found->second.size()) page.next = std::to_string(end);
+        return page;
+    }
+    std::map<std::string, std::vector<DirectoryEntry>> listings;  ///< by directory; set before anybody asks
     Result<std::string> read_link(const std::string&) override { return fail(ENOENT, "no"); }
     OriginStats stats() const override { return {}; }
     bool listing_is_cheap() const override { return false; }
@@ -194,6 +205,7 @@ class FakeNvme final : public NvmeTier {
     void admit(const ContentId& id, std::uint64_t size, std::uint64_t offset, BufferPtr data) override {
         MutexLock lock(mutex_);
         admitted_.push_back({offset, data->bytes().size(), size});
+        admitted_bytes += data->bytes().size();
         if (hold) {
             held_.push_back({id, offset, std::move(data)});
         } else {
@@ -219,10 +231,23 @@ class FakeNvme final : public NvmeTier {
         }
         return true;
     }
+    void keep(bool kept) override { kept_ = kept; }
+    void renew() override { ++renewals; }
+    bool takes(std::uint64_t, std::uint64_t length) const override {
+        return !kept_ || admitted_bytes + length <= room;
+    }
+    std::atomic<std::uint64_t> room{UINT64_MAX};  ///< bytes that are taken while kept
+    std::atomic<std::uint64_t> admitted_bytes{0};
+    std::atomic<int> renewals{0};
+    bool is_kept() const { return kept_; }
     void flush() override {}
     void relieve() override {}
     void erase(const ContentId&) override {}
-    TierStats stats() const override { return {}; }
+    TierStats stats() const override {
+        TierStats stats;
+        stats.used_bytes = admitted_bytes;
+        return stats;
+    }
     std::uint64_t checksum_errors() const override { return 0; }
     void close() override {}
 
@@ -269,6 +294,7 @@ class FakeNvme final : public NvmeTier {
         }
     }
 
+    std::atomic<bool> kept_{false};
     Mutex mutex_;
     std::map<std::pair<ContentId, std::uint64_t>, std::vector<std::byte>> blocks_ TIERFS_GUARDED_BY(mutex_);
     std::deque<Held> held_ TIERFS_GUARDED_BY(mutex_);

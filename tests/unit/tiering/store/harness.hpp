@@ -65,13 +65,19 @@ struct Scene {
     std::chrono::milliseconds deadline{60000};
     std::uint64_t pack_max = kMiB;
     std::uint64_t window = 64 * kMiB;
+    DatasetClass dataset_class = DatasetClass::automatic;
+    std::map<std::string, std::vector<DirectoryEntry>> listings;
+    std::function<void(FakeNvme&)> before_open;
 };
 
 struct Harness {
     explicit Harness(const Scene& scene = {}) : origin(scene.mode, scene.threads) {
+        origin.listings = scene.listings;
+        if (scene.before_open) scene.before_open(nvme);
         settings.origin_deadline = scene.deadline;
         settings.pack_max_object = scene.pack_max;
         settings.prefetch_window = scene.window;
+        settings.dataset_class = scene.dataset_class;
         MemoryPlan plan;
         plan.limit = plan.data = scene.arena;
         plan.ram_tier = scene.ram;

@@ -1,0 +1,144 @@
+// The fill: in storage order, what is missing, below readers, until the tiers are full.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <set>
+
+#include "tests/unit/tiering/store/harness.hpp"
+#include "tiering/ram/ram_tier.hpp"
+
+namespace tierfs {
+namespace {
+
+using fake::FakeOrigin;
+using fake::Harness;
+using fake::Scene;
+
+constexpr std::uint64_t kSize = 64 * 1024;
+constexpr std::size_t kFiles = 95;  // in three directories
+
+DirectoryEntry entry(const std::string& name, ObjectKind kind, std::uint64_t size) {
+    DirectoryEntry made;
+    made.name = name;
+    made.attributes.kind = kind;
+    made.attributes.size = size;
+    made.attributes.version = "v1";
+    return made;
+}
+
+std::string path_of(std::size_t number) {
+    static const char* const folders[] = {"", "a/", "b/c/"};
+    char name[8];
+    std::snprintf(name, sizeof(name), "f%03zu", number);
+    return folders[number / 32] + std::string(name);
+}
+
+Scene scene(DatasetClass dataset_class = DatasetClass::epoch) {
+    Scene made;
+    made.nvme = true;
+    made.ram = 21 * (kSize + RamTier::kEntryOverhead);  // 20 of them kept
+    made.dataset_class = dataset_class;
+    made.listings[""] = {entry("a", ObjectKind::directory, 0), entry("b", ObjectKind::directory, 0),
+                         entry("empty", ObjectKind::file, 0), entry("gone", ObjectKind::directory, 0),
+                         entry("link", ObjectKind::symlink, 9)};
+    made.listings["b"] = {entry("c", ObjectKind::directory, 0)};
+    for (std::size_t i = 0; i < kFiles; ++i) {
+        const std::string path = path_of(i);
+        const std::size_t slash = path.rfind('/');
+        made.listings[slash == std::string::npos ? "" : path.substr(0, slash)].push_back(
+            entry(path.substr(slash + 1), ObjectKind::file, kSize));
+    }
+    return made;
+}
+
+bool eventually(const std::function<bool()>& condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!condition()) {
+        if (std::chrono::steady_clock::now() > deadline) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return true;
+}
+
+TEST(StoreFill, BringsEverythingInStorageOrderOnce) {
+    Harness h(scene());
+    ASSERT_TRUE(eventually([&] { return h.store->stats().filled_bytes == kFiles * kSize; }));
+    const auto seen = h.origin.seen();
+    ASSERT_EQ(seen.size(), kFiles);
+    for (std::size_t i = 0; i < kFiles; ++i) {
+        EXPECT_EQ(seen[i], (FakeOrigin::Seen{path_of(i), 0, kSize, Priority::fill}));
+    }
+    for (std::size_t i = 0; i < kFiles; ++i) h.check(fake::object(path_of(i), kSize), 0, kSize);
+    EXPECT_EQ(h.origin.seen().size(), kFiles);
+    const StoreStats stats = h.store->stats();
+    EXPECT_EQ(stats.fill_offered_bytes, kFiles * kSize);
+    EXPECT_EQ(stats.prefetched_bytes, 0U);
+}
+
+TEST(StoreFill, SkipsWhatIsPresent) {
+    Scene made = scene();
+    made.before_open = [](fake::FakeNvme& nvme) {
+        for (std::size_t i = 0; i < kFiles; i += 2) nvme.put(*fake::object(path_of(i), kSize), 0, 1);
+    };
+    Harness h(made);
+    ASSERT_TRUE(eventually([&] { return h.store->stats().fill_offered_bytes == kFiles * kSize; }));
+    EXPECT_EQ(h.store->stats().filled_bytes, kFiles / 2 * kSize);
+    for (std::size_t i = 0; i < kFiles; ++i) h.check(fake::object(path_of(i), kSize), 0, kSize);
+    EXPECT_EQ(h.origin.seen().size(), kFiles / 2);
+}
+
+TEST(StoreFill, EndsWhenTheTiersAreFull) {
+    Scene made = scene();
+    made.before_open = [](fake::FakeNvme& nvme) { nvme.room = 40 * kSize; };
+    Harness h(made);
+    ASSERT_TRUE(eventually([&] { return h.origin.seen().size() == 60; }));
+    ASSERT_TRUE(h.store->stop());  // the fill has ended by itself or ends now
+    EXPECT_EQ(h.nvme.admitted_bytes, 40 * kSize);
+    EXPECT_LE(h.origin.seen().size(), 61U);
+    EXPECT_LE(h.store->stats().ram.used_bytes, made.ram) << "what NVMe has too gave way";
+}
+
+TEST(StoreFill, OnlyWhereAnEpochIsConfigured) {
+    for (const auto dataset_class : {DatasetClass::automatic, DatasetClass::hot, DatasetClass::once}) {
+        Harness h(scene(dataset_class));
+        for (std::size_t i = 0; i < kFiles; i += 5) h.check(fake::object(path_of(i), kSize), 0, kSize);
+        EXPECT_EQ(h.store->stats().fill_offered_bytes, 0U);
+        EXPECT_EQ(h.store->stats().filled_bytes, 0U);
+    }
+}
+
+TEST(StoreFill, ReadersAndFillShareFetches) {
+    Scene made = scene();
+    made.mode = FakeOrigin::Mode::threads;
+    made.threads = 3;
+    Harness h(made);
+    for (std::size_t i = kFiles; i-- > 0;) h.check(fake::object(path_of(i), kSize), 0, kSize);
+    ASSERT_TRUE(eventually([&] { return h.store->stats().fill_offered_bytes == kFiles * kSize; }));
+    std::map<std::string, int> count;
+    for (const auto& one : h.origin.seen()) ++count[one.path];
+    EXPECT_EQ(count.size(), kFiles);
+    for (const auto& [path, times] : count) EXPECT_EQ(times, 1) << path;
+}
+
+TEST(StoreFill, FailsForOneFileAndStopsInMidFlight) {
+    Scene made = scene();
+    made.mode = FakeOrigin::Mode::manual;
+    Harness h(made);
+    ASSERT_TRUE(eventually([&] { return h.origin.waiting() >= 10; }));
+    EXPECT_LE(h.origin.waiting(), 64U) << "bounded, for the readers that come";
+    const auto object = fake::object(path_of(0), kSize);
+    const auto reader = h.start(object, 0, kSize);
+    h.origin.complete(EIO);  // of the fill; the reader who joined asks for itself
+    ASSERT_TRUE(eventually([&] {
+        const auto seen = h.origin.seen();
+        return std::find(seen.begin(), seen.end(),
+                         FakeOrigin::Seen{path_of(0), 0, kSize, Priority::demand}) != seen.end();
+    }));
+    h.origin.set_mode(FakeOrigin::Mode::at_once);
+    h.origin.complete_all();
+    h.expect_bytes(*reader, *object, 0, kSize);
+}
+
+}  // namespace
+}  // namespace tierfs
