@@ -321,7 +321,7 @@ def test_files_of_earlier_runs_stay_and_the_page_has_those_of_this_one(fake_run,
     assert old.exists() and pages == [[new]]
 
 
-def test_a_session_has_no_more_time_than_the_budget(monkeypatch):
+def test_a_session_has_no_more_time_than_the_budget():
     session = Session.__new__(Session)
     session.limit, given = 120, []
 
@@ -381,12 +381,15 @@ def test_a_mount_point_is_found_whatever_its_name(point, written, folder, monkey
 
 
 def test_a_signal_while_something_is_put_away_waits_for_its_end():
-    done = []
-    with pytest.raises(KeyboardInterrupt):
-        with signals_held():
-            signal.raise_signal(signal.SIGINT)
-            done.append("put away")
-    assert done == ["put away"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    done, kept = [], signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            with signals_held():
+                signal.raise_signal(signal.SIGINT)
+                done.append("put away")
+        assert done == ["put away"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, kept)
 
 
 def fails(*_):
