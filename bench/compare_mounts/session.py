@@ -14,8 +14,8 @@ from .steps import EPOCH_BATCH, EPOCH_COMPUTE_MS, METADATA_NAMES, STEPS, group_s
 
 CPU_TICK = os.sysconf("SC_CLK_TCK")
 SLOWEST = 5  # times as long as estimated, and at least
-AFTERWARDS = 0.4  # seconds after a step in which requests that end still belong to it
 SHORTEST_LIMIT = 120  # seconds: then a group has failed
+AFTERWARDS = 0.4  # seconds after a step in which requests that end still belong to it
 
 
 def cpu_seconds(pids):
@@ -93,7 +93,7 @@ class Session:
         self._count(f"{self.group}-mount", begin, self.line.proxy.mark())
 
     def _steps(self, mount, deadline):
-        """Each begins where the one before it ended, so that every request belongs to a step."""
+        """Each begins where the one before it ended, so that every request after mounting belongs to a step."""
         mark = self.line.proxy.mark()
         for step in STEPS:
             if step.group == self.group:
