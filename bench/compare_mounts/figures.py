@@ -21,8 +21,9 @@ class Figure:
     def median(self):
         return median(self.values())
 
-    def document(self):
-        values = self.values()
+    def document(self, numbers):
+        """With the values of these rounds alone."""
+        values = [self.rounds[number] for number in sorted(numbers)]
         low, high = quantile(values, 0.25), quantile(values, 0.75)
         reach = 1.5 * (high - low)
         return {"target": self.target, "case": self.case, "metric": self.metric, "unit": self.unit,
@@ -49,9 +50,21 @@ class Figures:
         return self._all.get((target, case, metric))
 
     def documents(self, targets, chosen):
-        """Those of the cases for which `chosen` is true, in the order of the targets."""
-        return [figure.document() for target in targets for figure in self
-                if figure.target == target and chosen(figure.case)]
+        """(those of the cases for which `chosen` is true, in the order of the targets; sentences about what is not in
+        them). Readers pair values by their index: of each figure only the rounds that all targets have which have it."""
+        figures = [one for target in targets for one in self if one.target == target and chosen(one.case)]
+        common, dropped = {}, {}
+        for one in figures:
+            key = (one.case, one.metric)
+            common[key] = common.get(key, set(one.rounds)) & set(one.rounds)
+        for one in figures:
+            for number in sorted(set(one.rounds) - common[one.case, one.metric]):
+                cases = dropped.setdefault((number, one.target), [])
+                if one.case not in cases:
+                    cases.append(one.case)
+        return ([one.document(common[one.case, one.metric]) for one in figures if common[one.case, one.metric]],
+                [f"round {number + 1} of {target} is left out, another mount has no value in it: {', '.join(cases)}"
+                 for (number, target), cases in sorted(dropped.items())])
 
     def ratios(self, target="tierfs"):
         """How many times better `target` is than each other one: above 1 it is faster, or asks for less. A case in which

@@ -100,15 +100,17 @@ class Run:
         """False when there is no time for it."""
         line, peer, group = which
         what = f"round {number + 1}, {place} {line.latency_ms:g} ms, {peer}, {group}"
-        if self.left() < 0:
+        left = self.left()
+        if left <= 0:
             self._warn(f"{what} and all after it were left out: no time for them in --budget {self.options.budget:g}")
             return False
         began, session = time.monotonic(), Session(self.world, self.figures[line.latency_ms], line, peer, group, number)
         try:
-            session.run()
+            session.run(left)
             say(f"{what}: {time.monotonic() - began:.0f} s (estimated {estimate:.0f})")
         except (Failure, OSError, ValueError, KeyError) as error:
             text = str(error) if isinstance(error, Failure) else f"{type(error).__name__}: {error}"
+            text += " (the time of --budget is over)" if self.left() <= 0 else ""
             session.warnings.append(f"{what}: failed: {text}")
             self.failed.append(session.warnings[-1])
             say(f"FAILED: {self.failed[-1]}")
@@ -125,7 +127,6 @@ class Run:
     def finish(self, complete):
         """Files, page and tables of what there is."""
         paths = [path for result in self.results.values() for path in result.write(complete)]
-        results.remove_others(self.options.out, paths)
         page = results.write_page(self.options, paths, Deadline(120)) if paths else None
         known = self.options.server == "rgw" and self.options.rate == 80_000_000
         for line in self.world.lines:

@@ -73,7 +73,7 @@ def latencies(text):
 
 def add_arguments(parser):
     parser.add_argument("--quick", action="store_true",
-                        help="a tenth of the dataset, 2 rounds, 150 files of each sample: under 10 minutes, building "
+                        help="a tenth of the dataset, 2 rounds, 150 files of each sample: about 10 minutes, building "
                              "included")
     parser.add_argument("--peers", type=choice(list(PEERS)), default=list(PEERS), metavar="a,b,...",
                         help="of " + ", ".join(PEERS) + " (default: all)")
@@ -97,7 +97,7 @@ def add_arguments(parser):
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR",
                         help="work here and keep dataset, server's data and disks for the next run")
     parser.add_argument("--budget", type=within(0.1, 100000), metavar="MINUTES",
-                        help="from the start on: a round that cannot end by then is left out (default 57; --quick: 9)")
+                        help="from the start on: a round that cannot end by about then is left out (default 57; --quick: 9)")
     parser.add_argument("--prepare-limit", type=within(1, 1e6), default=900, metavar="S",
                         help="seconds for dataset, server and upload (default 900)")
     parser.add_argument("--ports", type=within(1024, 65000, int), default=host.FIRST_PORT, metavar="FIRST",

@@ -9,8 +9,8 @@ import time
 from lib import host
 from lib.process import Failure, run
 
+from .session import case_of
 from .steps import PARTS, part_of
-
 
 OWN_PROGRAMS = {"radosgw", "ceph-osd", "ceph-mon", "nginx", "tierfs", "s3fs", "rclone"}
 
@@ -26,7 +26,7 @@ def file_name(latency_ms, part):
 def is_from_elsewhere(what):
     """Not the work of the server, the proxies and the mounts, which iobench cannot tell from that of strangers."""
     busiest = re.search(r"most of it by (\S+)", what)
-    return "other programs" not in what or (busiest is not None and busiest.group(1) not in OWN_PROGRAMS)
+    return busiest is None or busiest.group(1) not in OWN_PROGRAMS
 
 
 class Results:
@@ -42,16 +42,17 @@ class Results:
         self.warnings += session.warnings
         if session.target and session.peer not in self.targets:
             self.targets[session.peer] = session.target
-        for document in session.documents:
+        for step, document in session.documents:
             self.host = self.host or document["host"]
             for warning in document["warnings"]:
                 if warning not in self.warnings and "load average" not in warning:  # that of the comparison itself
                     self.warnings.append(warning)
-            self.disturbances += [dict(one, target=session.peer, run=session.number + 1)
+            self.disturbances += [dict(one, target=session.peer, case=case_of(step, one["case"]), run=session.number + 1)
                                   for one in document["disturbances"] if is_from_elsewhere(one["what"])]
 
     def document(self, part, complete):
         options, dataset = self.world.options, self.world.dataset
+        figures, dropped = self.figures.documents(options.peers, lambda case: part_of(case) == part)
         return {
             "format": "iobench", "version": 1, "tierfs": self.version, "command": ["bench/compare-mounts", *sys.argv[1:]],
             "started": self.started, "ended": now(), "complete": complete,
@@ -66,9 +67,10 @@ class Results:
                             "warm: the same files again, nothing dropped; warm-disk: again, page cache dropped",
             "host": self.host or host.facts(),
             "targets": [self.targets[name] for name in options.peers if name in self.targets],
-            "figures": self.figures.documents(options.peers, lambda case: part_of(case) == part),
+            "figures": figures,
             "ratios": [one for one in self.figures.ratios() if part_of(one["case"]) == part],
-            "disturbances": self.disturbances, "warnings": self.warnings}
+            "disturbances": [one for one in self.disturbances if part_of(one["case"]) == part],
+            "warnings": self.warnings + dropped}
 
     def write(self, complete):
         """Files of parts of which nothing was measured are not written; the paths of the others."""
@@ -97,14 +99,6 @@ def write_json(path, document):
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(readable(document), encoding="utf-8")
     os.replace(temporary, path)
-
-
-def remove_others(folder, paths):
-    """Files of an earlier run with other latencies or parts: they do not belong to the page."""
-    if paths:
-        for old in folder.glob("compare-mounts-*.json"):
-            if old not in paths:
-                old.unlink()
 
 
 def write_page(options, files, deadline):

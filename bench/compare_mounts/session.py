@@ -6,7 +6,7 @@ import time
 
 from lib import host
 from lib.peers import PEERS
-from lib.process import Deadline, Failure, run
+from lib.process import Deadline, Failure, run, signals_held
 
 from . import fio
 from .figures import figures_of
@@ -15,6 +15,7 @@ from .steps import EPOCH_BATCH, EPOCH_COMPUTE_MS, METADATA_NAMES, STEPS, group_s
 CPU_TICK = os.sysconf("SC_CLK_TCK")
 SLOWEST = 5  # times as long as estimated, and at least
 SHORTEST_LIMIT = 120  # seconds: then a group has failed
+AFTERWARDS = 0.4  # seconds after a step in which requests that end still belong to it
 
 
 def cpu_seconds(pids):
@@ -44,18 +45,22 @@ def peak_memory(pids):
 
 def target_of(name, mountpoint):
     """A target of iobench's result files: what the kernel says of a mount."""
-    with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
-        for line in file:
-            source, where, kind, options = line.split()[:4]
-            if where == str(mountpoint):
-                return {"name": name, "path": where, "fs_type": kind, "fs_source": source, "mount_point": where,
-                        "mount_options": options, "device": None, "daemon": None}
-    raise Failure(f"{mountpoint}: not mounted")
+    found, where = host.mount_at(mountpoint), os.fsencode(mountpoint).decode(errors="replace")
+    if found is None:
+        raise Failure(f"{where}: not mounted")
+    source, kind, options = found
+    return {"name": name, "path": where, "fs_type": kind, "fs_source": source, "mount_point": where,
+            "mount_options": options, "device": None, "daemon": None}
+
+
+def case_of(step, case):
+    """The case here of one in a result file of iobench that the step has made."""
+    return f"{step.case}-{case}" if step.kind == "metadata" else step.case
 
 
 class Session:
     """`number`: of the round, from 0. Figures go into `figures`, for the target that has the peer's name; `documents`
-    are iobench's result files, `warnings` what a reader of the figures has to know."""
+    are (step, iobench's result file), `warnings` what a reader of the figures has to know."""
 
     def __init__(self, world, figures, line, peer, group, number):
         self.world, self.figures, self.line, self.peer, self.group = world, figures, line, peer, group
@@ -66,40 +71,43 @@ class Session:
     def add(self, case, metric, value, unit, better):
         self.figures.add(self.number, self.peer, case, metric, value, unit, better)
 
-    def run(self):
-        """Raises Failure; what was measured before that stays."""
-        deadline = Deadline(self.limit)
+    def run(self, left):
+        """In `left` seconds at most. Raises Failure; what was measured before that stays."""
+        deadline = Deadline(min(self.limit, left))
         place = self.world.place(self.peer, self.line, deadline)
         host.drop_caches(3)
-        mark, began = self.line.proxy.mark(), time.monotonic()
+        begin = self.line.proxy.mark()
         mount = PEERS[self.peer](place)
         try:
-            run(["stat", "--", mount.mountpoint], deadline)
             self.target = target_of(self.peer, mount.mountpoint)
             if self.group == "files":
-                self.add("mount", "mount_s", time.monotonic() - began, "s", "lower")
+                self.add("mount", "mount_s", mount.mount_s, "s", "lower")
             if self.group == "fio":
                 fio.measure(self, mount, deadline)
-            for step in STEPS:
-                if step.group == self.group:
-                    self._step(step, mount, deadline)
+            self._steps(mount, deadline)
             self._costs(mount)
         finally:
-            mount.close()
-        self._count(f"{self.group}-mount", mark)  # with what came after the steps: the end of what was read ahead
+            with signals_held():
+                mount.close()
+        # with what came after the steps: the end of what was read ahead
+        self._count(f"{self.group}-mount", begin, self.line.proxy.mark())
 
-    def _step(self, step, mount, deadline):
+    def _steps(self, mount, deadline):
+        """Each begins where the one before it ended, so that every request after mounting belongs to a step."""
         mark = self.line.proxy.mark()
-        if step.kind == "find":
-            self._find(step, mount, deadline)
-        else:
-            self._iobench(step, mount, deadline)
-        self._count(step.case, mark)
+        for step in STEPS:
+            if step.group == self.group:
+                if step.kind == "find":
+                    self._find(step, mount, deadline)
+                else:
+                    self._iobench(step, mount, deadline)
+                begin, mark = mark, self.line.proxy.mark(AFTERWARDS)
+                self._count(step.case, begin, mark)
 
-    def _count(self, case, mark):
+    def _count(self, case, begin, end):
         if self.peer == "native":
             return
-        counted = self.line.proxy.since(mark)
+        counted = self.line.proxy.since(begin, end)
         self.add(case, "requests", counted.requests, "requests", "lower")
         self.add(case, "mb_from_server", counted.bytes / 1e6, "MB", "lower")
         if counted.errors:
@@ -128,9 +136,9 @@ class Session:
             command += ["--daemon-pid", pid]
         run(command, deadline)
         document = json.loads(result.read_text())
-        self.documents.append(document)
+        self.documents.append((step, document))
         for case, metric, value, unit, better in figures_of(document):
-            self.add(f"{step.case}-{case}" if step.kind == "metadata" else step.case, metric, value, unit, better)
+            self.add(case_of(step, case), metric, value, unit, better)
 
     def _arguments(self, step, mount):
         """Of iobench run, for the suite and the files."""

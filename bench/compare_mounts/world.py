@@ -6,17 +6,22 @@ import dataclasses
 import itertools
 import random
 import shutil
-import signal
 
 from lib import host
 from lib.datasets import BUCKET, Dataset
 from lib.peers import PEERS, Place
-from lib.process import Deadline
+from lib.process import Deadline, signals_held
 from lib.servers import PROXY_PORT, CountingProxy, Server
 
 from . import steps
 
-IMAGE_BYTES = 10 << 30  # of each loop image; sparse
+MIB = 1 << 20
+IMAGE_BYTES = 10 << 30  # of each loop image, at least; sparse
+
+
+def image_bytes(dataset):
+    """Room for all files and what the file system needs beside them; whole MiB."""
+    return max(IMAGE_BYTES, (dataset.bytes * 13 // 10 // MIB + 1) * MIB)
 
 
 @dataclasses.dataclass
@@ -49,12 +54,8 @@ class World:
 
     def __exit__(self, *error):
         """A second Ctrl-C must not leave mounts and servers behind."""
-        kept = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-        try:
+        with signals_held():
             self._stack.close()
-        finally:
-            for number, handler in kept.items():
-                signal.signal(number, handler)
 
     def _keep(self, thing):
         self._stack.callback(thing.close)
@@ -87,7 +88,8 @@ class World:
             self.facts[name] = {"version": PEERS[name].version(place), "options": PEERS[name].options(place)}
 
     def _disk(self, name, deadline):
-        return self._keep(host.LoopXfs(self.folder / f"{name}.img", self.folder / name, IMAGE_BYTES, deadline))
+        return self._keep(host.LoopXfs(self.folder / f"{name}.img", self.folder / name, image_bytes(self.dataset),
+                                       deadline))
 
     def _line(self, number, latency_ms, deadline):
         rate = self.options.rate if latency_ms else 0

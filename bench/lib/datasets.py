@@ -81,6 +81,7 @@ class Dataset:
         stamp = folder / f"uploaded-{server.kind}.json"
         if same(stamp, self.content()):
             return
+        stamp.unlink(missing_ok=True)  # true no more as soon as the bucket changes
         if server.kind == "nginx":
             target = server.folder / "data" / BUCKET
             shutil.rmtree(target, ignore_errors=True)

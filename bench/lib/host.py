@@ -3,11 +3,13 @@
 import fcntl
 import os
 import platform
+import re
 import shutil
 import tempfile
 
-from .process import Deadline, Failure, run
+from .process import Deadline, Failure, run, signals_held
 
+MOUNTS = "/proc/self/mounts"
 FIRST_PORT = 7700  # and the 99 after it, all on 127.0.0.1
 
 
@@ -18,15 +20,23 @@ def drop_caches(what=1):
         file.write(str(what))
 
 
-def mounted_type(path):
-    """The type of the file system mounted exactly at `path`, or None. Never touches the path itself."""
+def mount_at(path):
+    """(source, type, options) of what is mounted exactly at `path`, or None. Never touches the path itself. Names are bytes:
+    only space, tab, newline, # and the backslash are escaped by the kernel."""
     found = None
-    with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
+    with open(MOUNTS, "rb") as file:
         for line in file:
-            fields = line.split()
-            if fields[1].encode().decode("unicode_escape") == str(path):
-                found = fields[2]
+            source, where, kind, options = (re.sub(rb"\\([0-3][0-7]{2})", lambda code: bytes([int(code[1], 8)]), field)
+                                            for field in line.split(b" ")[:4])
+            if where == os.fsencode(path):
+                found = tuple(field.decode(errors="replace") for field in (source, kind, options))
     return found
+
+
+def mounted_type(path):
+    """The type of the file system mounted exactly at `path`, or None."""
+    found = mount_at(path)
+    return found[1] if found else None
 
 
 def unmount(path, deadline=None):
@@ -67,7 +77,7 @@ class LoopXfs:
 
     def __init__(self, image, mountpoint, size, deadline):
         self.image, self.mountpoint, self.device = image, mountpoint, None
-        fresh = not image.exists()
+        fresh = not image.exists() or image.stat().st_size < size  # one of a smaller dataset was kept
         unmount(mountpoint)  # what a run that was killed has left
         for line in run(["losetup", "--associated", image], deadline)[1].splitlines():
             run(["losetup", "--detach", line.partition(":")[0]], deadline)
@@ -80,7 +90,8 @@ class LoopXfs:
             self.device = run(["losetup", "--find", "--show", "--direct-io=on", image], deadline)[1].strip()
             self.mount(deadline)
         except BaseException:
-            self.close()
+            with signals_held():
+                self.close()
             raise
         with open(f"/sys/block/{os.path.basename(self.device)}/loop/dio", encoding="ascii") as file:
             self.direct = file.read().strip() == "1"
@@ -93,7 +104,9 @@ class LoopXfs:
         run(["umount", self.mountpoint], Deadline(60))
 
     def close(self):
-        unmount(self.mountpoint)
-        if self.device:
-            run(["losetup", "--detach", self.device], Deadline(20), check=False)
-            self.device = None
+        try:
+            unmount(self.mountpoint)
+        finally:
+            if self.device:
+                run(["losetup", "--detach", self.device], Deadline(20), check=False)
+                self.device = None

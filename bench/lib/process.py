@@ -75,6 +75,22 @@ def tail(text, lines=3):
     return " | ".join(kept) or "it said nothing"
 
 
+@contextlib.contextmanager
+def signals_held():
+    """For putting things away: signals that would end this program do so when that is done. Not by ignoring or blocking
+    them, which the commands that are run meanwhile would inherit."""
+    came = []
+    kept = {number: signal.signal(number, lambda which, _: came.append(which))
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
 def start(command, log, environment=None):
     """A server or a mount in the foreground, its output in the file `log`; end it by stop()."""
     with open(log, "ab") as out:

@@ -172,9 +172,9 @@ class CountingProxy:
             times.append((time.monotonic() - began) * 1000)
         return statistics.median(times)
 
-    def mark(self):
-        """A place in the log: what ended before it is not counted. Waits for lines on their way."""
-        time.sleep(0.2)
+    def mark(self, patience=0.2):
+        """A place in the log: what ended before it is not counted. Waits so many seconds for lines on their way."""
+        time.sleep(patience)
         return self.end()
 
     def end(self):

@@ -1,6 +1,7 @@
 """The parts of bench/compare-mounts that need no mount: options, figures, ratios, what fio and the proxy say, the plan."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,8 +12,12 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 from compare_mounts import fio, main, reference, results, statistics, steps, summary  # noqa: E402
 from compare_mounts import options as command_line  # noqa: E402
 from compare_mounts.figures import Figures, figures_of  # noqa: E402
+from compare_mounts.session import Session, target_of  # noqa: E402
+from compare_mounts.world import image_bytes  # noqa: E402
+from lib import host  # noqa: E402
 from lib.datasets import Dataset  # noqa: E402
-from lib.peers import PEERS  # noqa: E402
+from lib.peers import PEERS, place  # noqa: E402
+from lib.process import signals_held  # noqa: E402
 from lib.servers import Counted, shaping  # noqa: E402
 
 
@@ -64,15 +69,27 @@ def test_less_is_better_where_the_figure_says_so_and_nothing_is_divided_by_zero(
 
 def test_a_figure_has_its_values_in_the_order_of_rounds():
     figures = filled(tierfs={2: 30, 0: 10, 1: 20})
-    (document,) = figures.documents(["tierfs"], lambda case: True)
+    ((document,), dropped) = figures.documents(["tierfs"], lambda case: True)
+    assert dropped == []
     assert document["values"] == [10, 20, 30]
     assert (document["median"], document["min"], document["max"], document["outliers"]) == (20, 10, 30, [])
-    assert figures.documents(["tierfs"], lambda case: case != "c") == []
+    assert figures.documents(["tierfs"], lambda case: case != "c") == ([], [])
+
+
+def test_values_of_one_index_are_of_one_round():
+    figures = filled(tierfs={0: 10, 1: 20, 2: 30}, s3fs={0: 1, 2: 3}, native={0: 5, 1: 6, 2: 7})
+    figures.add(1, "tierfs", "alone", "cpu_s", 4, "s", "lower")
+    documents, dropped = figures.documents(["tierfs", "s3fs", "native"], lambda case: True)
+    assert [(one["target"], one["case"], one["values"]) for one in documents] == [
+        ("tierfs", "c", [10, 30]), ("tierfs", "alone", [4]), ("s3fs", "c", [1, 3]), ("native", "c", [5, 7])]
+    assert len(dropped) == 2 and all(text.startswith("round 2 of ") and text.endswith(": c") for text in dropped)
+    documents, dropped = filled(tierfs={0: 10}, s3fs={1: 2}).documents(["tierfs", "s3fs"], lambda case: True)
+    assert documents == [] and len(dropped) == 2
 
 
 def test_an_outlier_is_named_by_its_place():
     figures = filled(tierfs=dict(enumerate([10, 11, 10, 900, 11, 10])))
-    assert figures.documents(["tierfs"], lambda case: True)[0]["outliers"] == [3]
+    assert figures.documents(["tierfs"], lambda case: True)[0][0]["outliers"] == [3]
 
 
 @pytest.mark.parametrize("document", [{}, {"format": "iobench", "version": 2, "figures": []},
@@ -214,20 +231,11 @@ def test_a_result_file_is_json_whatever_is_in_it(folder):
     assert [entry.name for entry in (folder / "new").iterdir()] == ["r.json"]
 
 
-def test_files_of_an_earlier_run_go_and_others_stay(folder):
-    for name in ("compare-mounts-5ms-names.json", "compare-mounts-0ms-names.json", "other.json"):
-        (folder / name).write_text("{}")
-    results.remove_others(folder, [])
-    assert len(list(folder.iterdir())) == 3
-    results.remove_others(folder, [folder / "compare-mounts-0ms-names.json"])
-    assert sorted(entry.name for entry in folder.iterdir()) == ["compare-mounts-0ms-names.json", "other.json"]
-
-
 @pytest.mark.parametrize(("what", "elsewhere"), [
     ("caches were dropped by somebody else", True), ("the hypervisor gave 12 % of the CPUs to others", True),
     ("other programs used 40 % of the CPUs, most of it by radosgw (process 12)", False),
     ("other programs used 40 % of the CPUs, most of it by cc1plus (process 12)", True),
-    ("other programs used 4 % of the CPUs", False)])
+    ("other programs used 4 % of the CPUs", True)])
 def test_what_the_server_uses_is_no_disturbance(what, elsewhere):
     assert results.is_from_elsewhere(what) is elsewhere
 
@@ -235,13 +243,14 @@ def test_what_the_server_uses_is_no_disturbance(what, elsewhere):
 class FakeSession:
     """Takes `seconds` of a clock of the test's own; fails for the peers in `bad`."""
 
-    seconds, bad, done = 10, (), []
+    seconds, bad, done, lefts = 10, (), [], []
 
     def __init__(self, _world, figures, line, peer, group, number):
         self.figures, self.peer, self.group, self.number = figures, peer, group, number
         self.line, self.documents, self.warnings, self.target = line, [], [], None
 
-    def run(self):
+    def run(self, left):
+        FakeSession.lefts.append(left)
         FakeSession.clock += self.seconds
         FakeSession.done.append((self.number, self.peer, self.group))
         if self.peer in self.bad:
@@ -253,6 +262,7 @@ def fake_run(monkeypatch):
     """A Run whose sessions take time of a fake clock."""
     monkeypatch.setattr(FakeSession, "clock", 0.0, raising=False)
     monkeypatch.setattr(FakeSession, "done", [])
+    monkeypatch.setattr(FakeSession, "lefts", [])
     monkeypatch.setattr(main, "Session", FakeSession)
     monkeypatch.setattr(main.time, "monotonic", lambda: FakeSession.clock)
 
@@ -288,7 +298,7 @@ def test_rounds_for_which_there_is_no_time_are_left_out_and_that_is_said(fake_ru
 def test_a_first_round_that_takes_too_long_ends_all_the_same(fake_run):
     run, result, _ = fake_run(budget=0.75)  # 25 s
     assert not run.measure()
-    assert len(FakeSession.done) == 3
+    assert len(FakeSession.done) == 3 and FakeSession.lefts == [25, 15, 5]
     assert "left out" in result.warnings[0]
 
 
@@ -297,3 +307,165 @@ def test_a_mount_that_fails_does_not_stop_the_others(fake_run, monkeypatch):
     run, _, _ = fake_run(runs=1)
     assert run.measure()
     assert len(run.failed) == 2 and "no more" in run.failed[0] and len(FakeSession.done) == 4
+
+
+def test_files_of_earlier_runs_stay_and_the_page_has_those_of_this_one(fake_run, folder, monkeypatch):
+    old, new = folder / "compare-mounts-5ms-names.json", folder / "compare-mounts-0ms-names.json"
+    for path in (old, new):
+        path.write_text("{}")
+    run, result, _ = fake_run(out=folder, server="nginx", rate=0)
+    result.write = lambda complete: [new]
+    pages = []
+    monkeypatch.setattr(main.results, "write_page", lambda options, files, deadline: pages.append(files))
+    run.finish(False)
+    assert old.exists() and pages == [[new]]
+
+
+def test_a_session_has_no_more_time_than_the_budget():
+    session = Session.__new__(Session)
+    session.limit, given = 120, []
+
+    def no_place(_peer, _line, deadline):
+        given.append(deadline.seconds)
+        raise OSError("enough")
+
+    session.world, session.peer, session.line = SimpleNamespace(place=no_place), "tierfs", None
+    for left in (7, 500):
+        with pytest.raises(OSError, match="enough"):
+            session.run(left)
+    assert given == [7, 120]
+
+
+def test_a_step_begins_where_the_one_before_it_ended(monkeypatch):
+    session, marks, counted = Session.__new__(Session), iter(range(100)), []
+    session.group = "large"
+    session.line = SimpleNamespace(proxy=SimpleNamespace(mark=lambda *_: next(marks)))
+    monkeypatch.setattr(session, "_iobench", lambda *_: None)
+    monkeypatch.setattr(session, "_count", lambda *words: counted.append(words))
+    session._steps(None, None)
+    assert counted == [("seq-cold", 0, 1), ("seq-warm", 1, 2), ("seq-warm-disk", 2, 3)]
+
+
+def test_a_disturbance_has_the_case_of_its_step_and_is_in_the_file_of_its_part(folder):
+    size = SimpleNamespace(samples={}, sequential=1, reads=1)
+    options = SimpleNamespace(server="nginx", scale=1, runs=1, peers=["s3fs"], out=folder)
+    world = SimpleNamespace(options=options, dataset=Dataset(Path("/nowhere"), 1), size=size, facts={})
+    line = SimpleNamespace(latency_ms=0.0, first_byte_ms=0.1, rate=0)
+    kept = results.Results(world, line, Figures(), results.now(), "1")
+    by_case = {step.case: step for step in steps.STEPS}
+
+    def said(case):
+        return {"host": {"x": 1}, "warnings": [],
+                "disturbances": [{"target": "a", "case": case, "run": 1, "what": "caches were dropped"}]}
+
+    kept.take(SimpleNamespace(warnings=[], target=None, peer="s3fs", number=2, documents=[
+        (by_case["16k-4p-cold"], said("shuffled")), (by_case["metadata"], said("open"))]))
+    (one,), (other,) = (kept.document(part, True)["disturbances"] for part in ("smallfiles", "names"))
+    assert (one["case"], one["target"], one["run"]) == ("16k-4p-cold", "s3fs", 3)
+    assert other["case"] == "metadata-open"
+    assert kept.document("epoch", True)["disturbances"] == []
+
+
+@pytest.mark.parametrize(("point", "written"), [
+    ("/mnt/plain", b"/mnt/plain"), ("/mnt/a b\tc\\d", b"/mnt/a\\040b\\011c\\134d"),
+    ("/mnt/caf\u00e9", "/mnt/caf\u00e9".encode()), ("/mnt/\udcff\x0bx", b"/mnt/\xff\x0bx")])
+def test_a_mount_point_is_found_whatever_its_name(point, written, folder, monkeypatch):
+    (folder / "mounts").write_bytes(b"old " + written + b" xfs rw 0 0\n/dev/a\\040b " + written
+                                    + b" fuse.x ro,a=b 0 0\nother /mnt/\xfe ext4 rw 0 0\n")
+    monkeypatch.setattr(host, "MOUNTS", str(folder / "mounts"))
+    assert host.mount_at(Path(point)) == ("/dev/a b", "fuse.x", "ro,a=b")
+    assert host.mounted_type(point) == "fuse.x" and host.mounted_type(point + "/x") is None
+    target = target_of("s3fs", Path(point))
+    assert (target["fs_type"], target["fs_source"]) == ("fuse.x", "/dev/a b")
+    assert "\\udc" not in json.dumps(target)
+
+
+def test_a_signal_while_something_is_put_away_waits_for_its_end():
+    done, kept = [], signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            with signals_held():
+                signal.raise_signal(signal.SIGINT)
+                done.append("put away")
+        assert done == ["put away"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, kept)
+
+
+def fails(*_):
+    raise OSError("busy")
+
+
+def test_what_cannot_be_unmounted_is_stopped_all_the_same(monkeypatch):
+    stopped = []
+    monkeypatch.setattr(place, "unmount", fails)
+    monkeypatch.setattr(place, "stop", stopped.append)
+    mount = place.Foreground.__new__(place.Foreground)
+    mount.mountpoint, mount.process = Path("/nowhere"), "its process"
+    with pytest.raises(OSError, match="busy"):
+        mount.close()
+    assert stopped == ["its process"]
+
+
+def test_a_disk_that_cannot_be_unmounted_is_detached_all_the_same(monkeypatch):
+    ran = []
+    monkeypatch.setattr(host, "unmount", fails)
+    monkeypatch.setattr(host, "run", lambda command, *_, **__: ran.append(command))
+    disk = host.LoopXfs.__new__(host.LoopXfs)
+    disk.mountpoint, disk.device = Path("/nowhere"), "/dev/loop-of-nobody"
+    with pytest.raises(OSError, match="busy"):
+        disk.close()
+    assert ran == [["losetup", "--detach", "/dev/loop-of-nobody"]] and disk.device is None
+
+
+def test_native_is_unmounted_before_the_clock_of_mounting_begins(monkeypatch):
+    module = sys.modules["lib.peers.native"]
+    clock = SimpleNamespace(now=0.0)
+
+    def takes(seconds):
+        def act(*_):
+            clock.now += seconds
+        return act
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(module, "run", takes(1))
+    disk = SimpleNamespace(mountpoint=Path("/nowhere"), unmount=takes(100), mount=takes(10))
+    assert PEERS["native"](SimpleNamespace(native=disk, deadline=None)).mount_s == 11
+
+
+def test_tierfs_is_mounted_when_its_command_and_a_stat_have_ended(folder, monkeypatch):
+    module = sys.modules["lib.peers.tierfs"]
+    clock = SimpleNamespace(now=0.0)
+
+    def run(command, *_, **__):
+        clock.now += {"stat": 1, "tierfs": 10}[command[0]]
+        if command[1] == "status":
+            clock.now += 100
+        return 0, '{"pid": 1, "memory": {}}', ""
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(module, "run", run)
+    monkeypatch.setattr(module, "MemoryPeak", lambda pid: None)
+    endpoint = SimpleNamespace(endpoint="http://127.0.0.1:1", access_key="a", secret_key="b")
+    assert module.Tierfs("tierfs", endpoint, folder / "m", folder / "c", {}, [], None).mount_s == 11
+
+
+def test_an_upload_that_breaks_off_is_done_again(folder):
+    dataset = Dataset(folder, 1)
+    for name in ("small", "medium", "large"):
+        dataset.manifest_of(name).write_text("")
+    server = SimpleNamespace(kind="nginx", folder=folder / "nginx", endpoint="http://127.0.0.1:1")
+    stamp = folder / "uploaded-nginx.json"
+    stamp.write_text(json.dumps(dataset.content()))
+    dataset.upload(server, folder, None)  # the same: nothing to do
+    stamp.write_text("{}")
+    with pytest.raises(FileNotFoundError):  # there is no source
+        dataset.upload(server, folder, None)
+    assert not stamp.exists()
+
+
+@pytest.mark.parametrize("scale", [0.001, 1, 3.9, 10])
+def test_the_disks_have_room_for_the_dataset(scale):
+    dataset = Dataset(Path("/nowhere"), scale)
+    size = image_bytes(dataset)
+    assert size >= max(10 << 30, 1.3 * dataset.bytes) and size % (1 << 20) == 0

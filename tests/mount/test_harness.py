@@ -7,6 +7,7 @@ import pytest
 from harness import data, daemon, disks, faults, processes, servers
 
 boto3 = pytest.importorskip("boto3", reason="python3-boto3 is not installed (packaging/dependencies --test)")
+ClientError = pytest.importorskip("botocore.exceptions").ClientError
 
 
 def client(endpoint, **more):
@@ -36,8 +37,10 @@ def behaves_like_s3(s3, bucket, objects):
         if len(body) > 10:
             part = s3.get_object(Bucket=bucket, Key=key, Range="bytes=3-7")
             assert part["Body"].read() == body[3:8] and part["ContentRange"] == f"bytes 3-7/{len(body)}"
-        with pytest.raises(s3.exceptions.ClientError, match="412|PreconditionFailed"):
-            s3.get_object(Bucket=bucket, Key=key, IfMatch='"0123"')
+        # By a client of its own: nginx says keep-alive with a 412 and closes the connection, and who sends the next
+        # request on it meets a reset.
+        with pytest.raises(ClientError, match="412|PreconditionFailed"):
+            client(s3.meta.endpoint_url).get_object(Bucket=bucket, Key=key, IfMatch='"0123"')
     with pytest.raises(s3.exceptions.ClientError, match="404|NoSuchKey"):
         s3.get_object(Bucket=bucket, Key="none")
 

@@ -2,10 +2,11 @@
 
 import dataclasses
 import pathlib
+import time
 import typing
 
 from ..host import mounted_type, unmount
-from ..process import Deadline, start, stop, wait_for
+from ..process import Deadline, run, signals_held, start, stop, wait_for
 
 
 @dataclasses.dataclass
@@ -22,7 +23,8 @@ class Place:
 
 
 class Foreground:
-    """A mount by a child of ours. A peer gives name, programs, packages and command()."""
+    """A mount by a child of ours. A peer gives name, programs, packages and command(). `mount_s`: from the command's start
+    until its mount was there and had answered a stat."""
 
     name, programs, packages = "", [], []
 
@@ -32,12 +34,16 @@ class Foreground:
         place.folder.mkdir(parents=True, exist_ok=True)
         log = place.folder / "log"
         command, environment = self.command(place)
+        began = time.monotonic()
         self.process = start(command, log, environment)
         try:
             wait_for(f"the mount by {self.name}", lambda: mounted_type(self.mountpoint), place.deadline, 30,
                      self.process, log)
+            run(["stat", "--", self.mountpoint], place.deadline)
+            self.mount_s = time.monotonic() - began
         except BaseException:
-            self.close()
+            with signals_held():
+                self.close()
             raise
 
     def command(self, place):
@@ -50,5 +56,7 @@ class Foreground:
 
     def close(self):
         """In any state, also when it hangs."""
-        unmount(self.mountpoint)
-        stop(self.process)
+        try:
+            unmount(self.mountpoint)
+        finally:
+            stop(self.process)

@@ -3,10 +3,11 @@
 import json
 import os
 import threading
+import time
 
 from ..datasets import BUCKET
 from ..host import mounted_type, unmount
-from ..process import Deadline, Failure, alive, clean_environment, run, stop_pid, tail, wait_for
+from ..process import Deadline, Failure, alive, clean_environment, run, signals_held, stop_pid, tail, wait_for
 
 MEMORY_LIMIT = 256 << 20
 NVME_LIMIT = 6 << 30
@@ -45,7 +46,8 @@ class MemoryPeak:
 
 
 class Tierfs:
-    """One tierfs mount of the bucket. `peaks` collects the memory peaks of all mounts of the run."""
+    """One tierfs mount of the bucket. `peaks` collects the memory peaks of all mounts of the run; `mount_s` is what mount
+    command and one stat took."""
 
     def __init__(self, program, endpoint, mountpoint, cache, options, peaks, deadline):
         self.program, self.mountpoint, self.peaks = program, mountpoint, peaks
@@ -55,14 +57,18 @@ class Tierfs:
         settings = {"s3.endpoint": endpoint.endpoint, "nvme.path": cache, **options}
         environment = clean_environment(AWS_ACCESS_KEY_ID=endpoint.access_key, AWS_REGION="us-east-1",
                                         AWS_SECRET_ACCESS_KEY=endpoint.secret_key, AWS_EC2_METADATA_DISABLED="true")
+        began = time.monotonic()
         try:
             run([program, f"s3://{BUCKET}", mountpoint, "-o", ",".join(f"{k}={v}" for k, v in settings.items())],
                 deadline, environment, limit=60, log=cache.parent / "mount.log")
+            run(["stat", "--", mountpoint], deadline)
+            self.mount_s = time.monotonic() - began
             status = self.status()
             self.daemon, self.supervisor = status["pid"], status.get("supervisor_pid")
             self.sampler = MemoryPeak(self.daemon)
         except BaseException:
-            self.close()
+            with signals_held():
+                self.close()
             raise
 
     def status(self):
