@@ -126,12 +126,12 @@ Result<void> check_writable(const std::string& path) {
 
 /// What the preset says, and the rule that keeps its figures from being the page cache's. Without a preset no
 /// directory is listed for it.
-Result<void> settle_preset(Request& request) {
+Result<void> settle_preset(Request& request, bool drop_given) {
     if (request.options.preset.empty()) return {};
     if (auto applied = request.trainer.apply_preset(request.options); !applied) return applied;
     RunOptions first = request.options;
     first.path = parse_named(request.path).value;
-    auto rule = dataset_rule(first);
+    auto rule = dataset_rule(first, drop_given);
     if (!rule) return fail(rule.error());
     request.rule = std::move(*rule);
     request.options.drop = request.rule.drop;
@@ -242,7 +242,7 @@ void add_run(CLI::App& app, int& status) {
     add_plan_options(*run_app, request->plan);
     run_app
         ->add_option("--drop-caches", options.drop,
-                     "none (the default), page (the page cache), all (inodes too)")
+                     "none (the default without --preset), page (the page cache), all (inodes too)")
         ->transform(CLI::CheckedTransformer(kDrops, CLI::ignore_case))
         ->option_text("WHAT");
     run_app->add_option("--verify", options.manifest,
@@ -253,7 +253,7 @@ void add_run(CLI::App& app, int& status) {
     run_app->callback([request, run_app, &status] {
         auto& paths = request->targets.paths;
         paths.insert(paths.begin(), request->path);
-        if (auto settled = settle_preset(*request); !settled) {
+        if (auto settled = settle_preset(*request, run_app->count("--drop-caches") != 0); !settled) {
             status = complain(settled.error().message);
             return;
         }

@@ -34,12 +34,9 @@ std::string size_of(const DatasetFacts& facts) {
 DatasetRule judge(const DatasetFacts& facts) {
     const auto dataset = static_cast<double>(facts.dataset), memory = static_cast<double>(facts.memory);
     DatasetRule rule{size_of(facts), {}, facts.drop};
-    const bool large = dataset > memory;
-    if (large)
-        rule.text += dataset >= kAsked * memory
-                         ? ", as MLPerf Storage asks (5 x)"
-                         : ", more than the page cache holds; MLPerf Storage asks for 5 x";
-    if (!large && facts.preset && facts.drop == DropCaches::none && facts.can_drop)
+    const bool large = dataset >= kAsked * memory;
+    rule.text += large ? ", as MLPerf Storage asks (5 x)" : "; MLPerf Storage asks for 5 x";
+    if (!large && facts.preset && facts.drop == DropCaches::none && !facts.drop_given && facts.can_drop)
         rule.drop = DropCaches::page;
     if (rule.drop != DropCaches::none)
         rule.text += "; " + std::string(name_of(rule.drop)) + " before each epoch";
@@ -49,13 +46,16 @@ DatasetRule judge(const DatasetFacts& facts) {
         rule.text += "; no caches are dropped";
         if (facts.preset)
             rule.warning =
-                "the figures may be those of the page cache: the dataset is smaller than the memory, and "
-                "caches cannot be dropped here; run as root, or raise --scale";
+                "the figures may be those of the page cache: the dataset is smaller than 5 x the memory, "
+                "and " +
+                std::string(facts.drop_given ? "--drop-caches none was given; leave it out"
+                                             : "caches cannot be dropped here; run as root") +
+                ", or raise --scale";
     }
     return rule;
 }
 
-Result<DatasetRule> dataset_rule(const RunOptions& options) {
+Result<DatasetRule> dataset_rule(const RunOptions& options, bool drop_given) {
     const auto set = find_samples(options);
     const auto packed = set ? Result<std::optional<SampleSet>>(std::nullopt) : find_packed(options);
     if (!set && (!packed || !*packed)) return fail(set.error());
@@ -63,10 +63,11 @@ Result<DatasetRule> dataset_rule(const RunOptions& options) {
     DatasetFacts facts;
     const std::uint64_t count = samples.samples.size();
     const std::uint64_t read = options.samples.files == 0 ? count : std::min(count, options.samples.files);
-    facts.dataset = samples.bytes() / count * read;
+    facts.dataset = static_cast<std::uint64_t>(mean_size(samples, options) * static_cast<double>(read));
     facts.memory = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
                    static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     facts.drop = options.drop;
+    facts.drop_given = drop_given;
     facts.preset = !options.preset.empty();
     facts.can_drop = access("/proc/sys/vm/drop_caches", W_OK) == 0;
     struct statfs attributes {};

@@ -13,9 +13,10 @@ struct DatasetFacts {
     std::uint64_t dataset = 0;  ///< what one epoch reads
     std::uint64_t memory = 0;   ///< of the machine
     DropCaches drop = DropCaches::none;
-    bool preset = false;     ///< a preset asks for the rule; without one a warm measurement may be meant
-    bool can_drop = false;   ///< may write /proc/sys/vm/drop_caches
-    bool in_memory = false;  ///< the dataset is on a tmpfs: there is nothing to drop
+    bool preset = false;      ///< a preset asks for the rule; without one a warm measurement may be meant
+    bool can_drop = false;    ///< may write /proc/sys/vm/drop_caches
+    bool drop_given = false;  ///< `drop` was asked for: it is kept
+    bool in_memory = false;   ///< the dataset is on a tmpfs: there is nothing to drop
 };
 
 struct DatasetRule {
@@ -24,12 +25,12 @@ struct DatasetRule {
     DropCaches drop = DropCaches::none;  ///< what to drop: as asked, or what the rule needs
 };
 
-/// MLPerf Storage asks for a dataset of at least 5 x the memory; larger than the memory at all already keeps
-/// the page cache from holding it, and for what is smaller a preset drops the page cache where that is
-/// allowed.
+/// MLPerf Storage asks for a dataset of at least 5 x the memory: of one that is little larger than the memory
+/// the page cache still answers the larger part. For what is smaller a preset drops the page cache where that
+/// is allowed and nothing else was asked for.
 DatasetRule judge(const DatasetFacts& facts);
 
-/// The rule for options.path, the facts taken from this machine.
-Result<DatasetRule> dataset_rule(const RunOptions& options);
+/// The rule for options.path, the facts taken from this machine. `drop_given`: options.drop was asked for.
+Result<DatasetRule> dataset_rule(const RunOptions& options, bool drop_given);
 
 }  // namespace tierfs::iobench

@@ -33,8 +33,7 @@ class DepthSuite : public Suite {
         auto record = Trainer(options, set_).epoch(seed);
         if (!record) return fail(record.error());
         epochs.push_back(std::move(*record));
-        const double mean = static_cast<double>(set_.bytes()) / static_cast<double>(set_.samples.size());
-        return trainer_metrics(epochs, options_.trainer.batch, mean);
+        return trainer_metrics(epochs, options_.trainer.batch, mean_size(set_, options_));
     }
 
   private:

@@ -234,7 +234,8 @@ class Metadata : public Suite {
         std::iota(order.begin(), order.end(), 0U);
         shuffle(order, seed);
         if (choice_.names != 0 && choice_.names < order.size()) order.resize(choice_.names);
-        const std::string absent = ".iobench-absent-" + std::to_string(seed);
+        // A name of its own, not the file's with something added: that may be too long for a name.
+        const std::string absent = "/.iobench-absent-" + std::to_string(seed) + "-";
         // Chosen once, not inside the time of each operation.
         if (name == "lookup")
             return repeated(order.size(), [&](unsigned, std::size_t number) {
@@ -245,7 +246,8 @@ class Metadata : public Suite {
                 return open_and_close(tree_.files[order[number]]);
             });
         return repeated(order.size(), [&](unsigned, std::size_t number) {
-            return look_up_absent(tree_.files[order[number]] + absent);
+            const std::string& file = tree_.files[order[number]];
+            return look_up_absent(file.substr(0, file.rfind('/')) + absent + std::to_string(number));
         });
     }
 

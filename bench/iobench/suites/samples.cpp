@@ -1,9 +1,11 @@
 #include "bench/iobench/suites/samples.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <numeric>
 #include <unordered_set>
 
@@ -16,7 +18,10 @@ namespace tierfs::iobench {
 
 namespace {
 
-constexpr std::size_t kOpenFiles = 512;
+constexpr rlim_t kMostOpen = 65536, kOtherFiles = 64;
+
+/// Any number: it belongs to no run, so that all of them draw the same samples.
+constexpr std::uint64_t kChoiceSeed = 1;
 
 /// What options.manifest says: nothing when there is none.
 class Hashes {
@@ -112,11 +117,6 @@ Result<void> add_files(const RunOptions& options, const Hashes& hashes, Adder& a
 
 }  // namespace
 
-std::uint64_t SampleSet::bytes() const {
-    return std::accumulate(samples.begin(), samples.end(), std::uint64_t{0},
-                           [](std::uint64_t sum, const Sample& sample) { return sum + sample.size; });
-}
-
 Result<SampleSet> find_samples(const RunOptions& options) {
     if (options.samples.record_size != 0 && !options.manifest.empty())
         return fail(EINVAL, "--verify cannot check pieces of --record-size: a manifest names whole files");
@@ -153,6 +153,15 @@ Result<std::optional<SampleSet>> find_packed(const RunOptions& options) {
     return set;
 }
 
+std::size_t most_open_files() {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    rlimit more = limit;
+    more.rlim_cur = std::min(limit.rlim_max, kMostOpen);
+    if (limit.rlim_cur < more.rlim_cur && setrlimit(RLIMIT_NOFILE, &more) == 0) limit = more;
+    return std::clamp(limit.rlim_cur, kOtherFiles + 1, kMostOpen) - kOtherFiles;
+}
+
 Result<std::uint64_t> SampleReader::read(const Sample& sample) {
     if (buffer_.size() < sample.size + 1) buffer_.resize(sample.size + 1);
     return sample.whole ? read_whole(sample) : read_part(sample);
@@ -183,9 +192,13 @@ Result<std::uint64_t> SampleReader::read_part(const Sample& sample) {
     const std::string& path = set_.files[sample.file];
     auto known = open_.find(sample.file);
     if (known == open_.end()) {
-        if (open_.size() >= kOpenFiles) open_.clear();
+        if (open_.size() >= most_open_) {
+            open_.erase(opened_.front());
+            opened_.pop_front();
+        }
         auto file = open_for_reading(path);
         if (!file) return fail(file.error());
+        opened_.push_back(sample.file);
         known = open_.emplace(sample.file, std::move(*file)).first;
     }
     const auto n = read_at(known->second, std::span(buffer_).first(sample.size), sample.offset, path);
@@ -204,13 +217,26 @@ Result<std::uint64_t> SampleReader::checked(const Sample& sample, std::uint64_t 
     return bytes;
 }
 
+std::vector<std::uint32_t> chosen(std::size_t count, const RunOptions& options) {
+    std::vector<std::uint32_t> numbers(count);
+    std::iota(numbers.begin(), numbers.end(), 0U);
+    if (options.samples.files == 0 || options.samples.files >= count) return numbers;
+    shuffle(numbers, kChoiceSeed);
+    numbers.resize(options.samples.files);
+    return numbers;
+}
+
 std::vector<std::uint32_t> order_of(std::size_t count, const RunOptions& options, std::uint64_t seed) {
-    std::vector<std::uint32_t> order(count);
-    std::iota(order.begin(), order.end(), 0U);
+    auto order = chosen(count, options);
     shuffle(order, seed);
-    if (options.samples.files != 0 && options.samples.files < order.size())
-        order.resize(options.samples.files);
     return order;
+}
+
+double mean_size(const SampleSet& set, const RunOptions& options) {
+    const auto numbers = chosen(set.samples.size(), options);
+    double bytes = 0;
+    for (const std::uint32_t number : numbers) bytes += static_cast<double>(set.samples[number].size);
+    return bytes / static_cast<double>(numbers.size());
 }
 
 }  // namespace tierfs::iobench

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -23,8 +24,6 @@ struct Sample {
 struct SampleSet {
     std::vector<std::string> files;  ///< ready to open
     std::vector<Sample> samples;     ///< in the order of the dataset
-
-    [[nodiscard]] std::uint64_t bytes() const;
 };
 
 /// The samples of options.path up to options.samples.max_file bytes, with their hashes where options.manifest
@@ -38,12 +37,21 @@ Result<SampleSet> find_samples(const RunOptions& options);
 /// dataset has no shards.
 Result<std::optional<SampleSet>> find_packed(const RunOptions& options);
 
+/// How many files this process may have open, less 64 for all that are not samples. Raises its limit
+/// (RLIMIT_NOFILE) to the hard one, at most to 65536, since the usual soft limit is less than a dataset's
+/// files.
+std::size_t most_open_files();
+
 /// Reads samples as one process of a data loader does. A whole file is opened, its attributes are asked for,
-/// it is read to its end and closed; a part is read by pread(2) from a file that stays open (of the last 512
-/// used, at least). Not thread-safe. `set` has to outlive it.
+/// it is read to its end and closed; a part is read by pread(2) from a file that stays open, as long as
+/// `most_open` (at least 1) allows: beyond that the one that was opened first is closed. Not thread-safe.
+/// `set` has to outlive it.
 class SampleReader {
   public:
-    explicit SampleReader(const SampleSet& set) : set_(set) {}
+    /// `largest`: bytes of the largest sample that will be read; memory for it is there when this returns, so
+    /// that none is added while time is measured.
+    SampleReader(const SampleSet& set, std::uint64_t largest, std::size_t most_open = most_open_files())
+        : set_(set), most_open_(most_open), buffer_(largest + 1) {}
 
     /// The bytes read; EIO when they are not as many as the sample's size or, where it has a hash, not those
     /// bytes.
@@ -55,11 +63,20 @@ class SampleReader {
     Result<std::uint64_t> checked(const Sample& sample, std::uint64_t bytes) const;
 
     const SampleSet& set_;
+    const std::size_t most_open_;
     std::vector<std::byte> buffer_;
     std::unordered_map<std::uint32_t, Fd> open_;
+    std::deque<std::uint32_t> opened_;  // the keys of open_, the oldest first
 };
 
-/// Numbers 0 … count-1, shuffled, cut to options.samples.files.
+/// The numbers of the samples to read: 0 … count-1, or options.samples.files of them drawn at random, the
+/// same ones on every call: every epoch, run and warm-up of a measurement reads them.
+std::vector<std::uint32_t> chosen(std::size_t count, const RunOptions& options);
+
+/// The chosen ones, shuffled.
 std::vector<std::uint32_t> order_of(std::size_t count, const RunOptions& options, std::uint64_t seed);
+
+/// Bytes of a chosen sample. `set` is not empty.
+double mean_size(const SampleSet& set, const RunOptions& options);
 
 }  // namespace tierfs::iobench

@@ -4,6 +4,7 @@
 
 #include "bench/iobench/data/manifest.hpp"
 #include "bench/iobench/data/random.hpp"
+#include "bench/iobench/run/gate.hpp"
 #include "bench/iobench/run/statistics.hpp"
 #include "bench/iobench/run/workers.hpp"
 #include "bench/iobench/suites/samples.hpp"
@@ -120,17 +121,22 @@ class SmallFiles : public Suite {
   private:
     Result<Metrics> read_each(const SampleSet& set, const std::vector<std::uint32_t>& order) {
         Shared<float> latencies(order.size());  // microseconds
-        auto metrics = measure(order.size(), [&](unsigned index, Share& share) -> Result<void> {
-            SampleReader reader(set);
-            for (std::size_t i = index; i < order.size(); i += options_.processes) {
-                const std::uint64_t before = now_ns();
-                const auto bytes = reader.read(set.samples[order[i]]);
-                if (!bytes) return fail(bytes.error());
-                latencies[i] = static_cast<float>(now_ns() - before) / 1000;
-                share.bytes += *bytes;
-            }
-            return {};
-        });
+        auto metrics =
+            measure(order.size(), [&](unsigned index, Share& share, const Begin& begin) -> Result<void> {
+                std::uint64_t largest = 0;
+                for (std::size_t i = index; i < order.size(); i += options_.processes)
+                    largest = std::max(largest, set.samples[order[i]].size);
+                SampleReader reader(set, largest);
+                begin();
+                for (std::size_t i = index; i < order.size(); i += options_.processes) {
+                    const std::uint64_t before = now_ns();
+                    const auto bytes = reader.read(set.samples[order[i]]);
+                    if (!bytes) return fail(bytes.error());
+                    latencies[i] = static_cast<float>(now_ns() - before) / 1000;
+                    share.bytes += *bytes;
+                }
+                return {};
+            });
         if (!metrics) return metrics;
         const std::vector<double> sample(latencies.begin(), latencies.end());
         metrics->push_back({"p50_us", quantile(sample, 0.5), Better::lower});
@@ -144,7 +150,8 @@ class SmallFiles : public Suite {
         std::uint64_t samples = 0;
         for (const ShardRun& run : *runs) samples += run.count;
         shuffle(*runs, seed);
-        return measure(samples, [&](unsigned index, Share& share) -> Result<void> {
+        return measure(samples, [&](unsigned index, Share& share, const Begin& begin) -> Result<void> {
+            begin();
             for (std::size_t i = index; i < runs->size(); i += options_.processes) {
                 const ShardRun& run = (*runs)[i];
                 const auto part = std::span(set.samples).subspan(run.first, run.count);
@@ -154,19 +161,27 @@ class SmallFiles : public Suite {
         });
     }
 
-    /// `read` in every process, from the first one's start to the last one's end.
+    using Begin = std::function<void()>;
+
+    /// `read` in every process, from the first one's begin() to the last one's end; what comes before it is
+    /// not measured.
     Result<Metrics> measure(std::uint64_t samples,
-                            const std::function<Result<void>(unsigned, Share&)>& read) {
+                            const std::function<Result<void>(unsigned, Share&, const Begin&)>& read) {
         Shared<Share> shares(options_.processes);
+        Gate gate(options_.processes);
         Workers workers(options_.processes, [&](unsigned index) -> Result<void> {
             Share& share = shares[index];
-            share.start_ns = now_ns();
-            auto done = read(index, share);
+            auto done = read(index, share, [&] {
+                gate.wait();
+                share.start_ns = now_ns();
+            });
             share.end_ns = now_ns();
             return done;
         });
-        if (auto dropped = drop_caches(options_.drop); !dropped) return fail(dropped.error());
         workers.release();
+        if (auto ready = gate.gather(workers); !ready) return fail(ready.error());
+        if (auto dropped = drop_caches(options_.drop); !dropped) return fail(dropped.error());
+        gate.open();
         if (auto done = workers.wait(); !done) return fail(done.error());
         std::uint64_t start = ~0ULL, end = 0, bytes = 0;
         for (const Share& share : shares) {
@@ -198,7 +213,7 @@ class SmallFilesKind : public SuiteKind {
                "MiB reads; "
                "tar-indexed reads each sample by its place in the index, shuffled, from shards that stay "
                "open. With "
-               "--files the shuffled cases read so many at random, the other two the first ones. "
+               "--files the shuffled cases read so many, drawn at random, the other two the first ones. "
                "files_per_s: "
                "samples a second, packed or not, and mb_per_s of their bytes, without tar's headers: from "
                "the first "

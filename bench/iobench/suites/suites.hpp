@@ -17,7 +17,7 @@ namespace tierfs::iobench {
 
 /// Which samples smallfiles, epoch and depth read.
 struct SampleOptions {
-    std::uint64_t files = 0;           ///< at most so many of the shuffled samples; 0: all
+    std::uint64_t files = 0;           ///< at most so many, see chosen() in samples.hpp; 0: all
     std::uint64_t max_file = 4 << 20;  ///< bytes; larger samples are left out
     std::uint64_t record_size = 0;     ///< bytes; 0: a sample is a file, or what an index says
     std::string list;                  ///< a file that names those to read, a path a line; empty: all

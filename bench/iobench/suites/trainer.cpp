@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "bench/iobench/run/gate.hpp"
 #include "bench/iobench/run/workers.hpp"
 
 namespace tierfs::iobench {
@@ -52,7 +53,8 @@ class Epoch {
           lanes_(division.ranks * workers),
           steps_(division.ranks * division.steps()),
           starts_(division.ranks),
-          meeting_(1) {
+          meeting_(1),
+          gate_(static_cast<unsigned>(division.ranks) * (1 + workers)) {
         for (Lane& lane : lanes_) {
             sem_init(&lane.wanted, 1, options.trainer.prefetch);
             sem_init(&lane.ready, 1, 0);
@@ -69,13 +71,16 @@ class Epoch {
         const auto ranks = static_cast<unsigned>(division_.ranks);
         Workers processes(ranks + ranks * workers_, [&](unsigned index) -> Result<void> {
             if (index >= ranks) return load(index - ranks);
+            gate_.wait();
             train(index);
             return {};
         });
+        processes.release();
+        if (auto ready = gate_.gather(processes); !ready) return fail(ready.error());
         if (auto dropped = drop_caches(options_.drop); !dropped) return fail(dropped.error());
         EpochRecord record;
         record.begun = now_ns();
-        processes.release();
+        gate_.open();
         for (unsigned finished = 0; finished < ranks; ++finished)
             if (auto alive = await_rank(processes); !alive) return fail(alive.error());
         if (auto done = processes.wait(); !done) return fail(done.error());
@@ -103,14 +108,28 @@ class Epoch {
         sem_post(&meeting.finished);
     }
 
+    [[nodiscard]] const Sample& sample(unsigned rank, std::uint64_t step, std::uint64_t i) const {
+        return set_.samples[order_[division_.place(rank, step, i)]];
+    }
+
+    /// Bytes of the largest sample that a worker reads.
+    [[nodiscard]] std::uint64_t largest_of(unsigned index) const {
+        std::uint64_t largest = 0;
+        for (std::uint64_t step = index % workers_; step < division_.steps(); step += workers_)
+            for (std::uint64_t i = 0; i < division_.size_of(step); ++i)
+                largest = std::max(largest, sample(index / workers_, step, i).size);
+        return largest;
+    }
+
     Result<void> load(unsigned index) {
         Lane& lane = lanes_[index];
         const unsigned rank = index / workers_;
-        SampleReader reader(set_);
+        SampleReader reader(set_, largest_of(index));
+        gate_.wait();
         for (std::uint64_t step = index % workers_; step < division_.steps(); step += workers_) {
             take(lane.wanted);
             for (std::uint64_t i = 0; i < division_.size_of(step); ++i) {
-                const auto bytes = reader.read(set_.samples[order_[division_.place(rank, step, i)]]);
+                const auto bytes = reader.read(sample(rank, step, i));
                 if (!bytes) return fail(bytes.error());
                 lane.bytes += *bytes;
             }
@@ -156,6 +175,7 @@ class Epoch {
     Shared<Step> steps_;  // of rank r: r * steps and those behind it
     Shared<std::uint64_t> starts_;
     Shared<Meeting> meeting_;
+    Gate gate_;  // of all ranks and workers
 };
 
 /// Sums of one epoch or of several.

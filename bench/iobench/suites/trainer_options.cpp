@@ -22,8 +22,10 @@ void TrainerCommandLine::add(CLI::App& app, RunOptions& options) {
 }
 
 void TrainerCommandLine::add_samples(CLI::App& app, SampleOptions& samples) {
-    app.add_option("--files", samples.files,
-                   "smallfiles, epoch, depth: read at most so many samples, of the shuffled ones; 0: all")
+    app.add_option(
+           "--files", samples.files,
+           "smallfiles, epoch, depth: read at most so many samples, drawn at random and the same ones in "
+           "every epoch and run; 0: all")
         ->capture_default_str();
     app.add_option(
         "--list", samples.list,
@@ -75,12 +77,13 @@ void TrainerCommandLine::add_presets(CLI::App& app, RunOptions& options) {
     std::vector<std::string> names;
     for (const auto& preset : presets()) names.emplace_back(preset.name);
     auto* preset =
-        app.add_option("--preset", options.preset,
-                       "epoch, depth, smallfiles: batch, workers, compute time and number of samples of an "
-                       "MLPerf Storage workload (" +
-                           CLI::detail::join(names, ", ") +
-                           ") where the options do not say otherwise; the page cache is dropped before "
-                           "each epoch unless the dataset is larger than the memory")
+        app.add_option(
+               "--preset", options.preset,
+               "epoch, depth, smallfiles: batch, workers, compute time and number of samples of an "
+               "MLPerf Storage workload (" +
+                   CLI::detail::join(names, ", ") +
+                   ") where the options do not say otherwise; the page cache is dropped before "
+                   "each epoch unless the dataset is at least 5 x the memory, or --drop-caches is given")
             ->check(CLI::IsMember(names))
             ->option_text("NAME");
     app.add_option("--scale", scale_,

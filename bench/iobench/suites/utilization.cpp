@@ -48,7 +48,7 @@ Utilization block_utilization(const Block& block, std::uint64_t epoch_steps, con
     }
     const double total = static_cast<double>(block.end - block.start) - static_cast<double>(outside);
     const double computed = static_cast<double>(compute);
-    const double counted = static_cast<double>(block.steps.size()) - 2;
+    const double counted = static_cast<double>(std::max<std::size_t>(block.steps.size(), 2) - 2);
     return {100 * ratio(computed, total), 100 * ratio(computed, total - static_cast<double>(barriers)),
             ratio(counted, total / 1e9) * static_cast<double>(measured.batch)};
 }

@@ -6,12 +6,13 @@
 // Of a block with steps 0 … n-1 and s0 = exclude_start, s1 = steps of the epoch - 1 - exclude_end:
 //
 //     AU = 100 * sum(compute_k, s0 <= k <= s1) / (end - start - sum(proc_k, k < s0) - sum(proc_k, k > s1))
-//     samples/s = (n - 2) * batch / the same denominator
+//     samples/s = max(n - 2, 0) * batch / the same denominator
 //
 // compute_k is measured around the sleep; proc_k is load_k + compute_k, from the request for a batch to the
 // end of computing on it. The barrier after each step is in the denominator and not in proc_k, the barriers
 // after excluded steps too. AU is 0 when nothing was computed. The 2 is what that tool has, whatever is
-// excluded: for one excluded step it is one too many. A rank's epoch is the mean over its blocks, weighted by
+// excluded: for one excluded step it is one too many. Of a single step that tool has less than nothing; here
+// that is 0. A rank's epoch is the mean over its blocks, weighted by
 // their steps; the epoch's AU is the mean over ranks and its samples/s their sum; a run's figures are means
 // over its epochs.
 #pragma once

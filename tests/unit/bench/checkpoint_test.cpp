@@ -173,7 +173,7 @@ TEST_F(CheckpointTest, WhatCannotBeIsRefusedBeforeTheRun) {
     refused({"--checkpoint-size", "500T", "--checkpoint-ranks", "4096"}, "bytes are free");
     EXPECT_TRUE(fs::is_empty(options_.path));
     options_.path += "/none";
-    refused({}, "no directory can be made there");
+    refused({}, "no directory can be made in it");
     EXPECT_THROW(with({"--checkpoint-ranks", "0"}), CLI::ParseError);
 }
 

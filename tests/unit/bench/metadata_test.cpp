@@ -172,10 +172,21 @@ TEST_F(MetadataTest, AFileThatIsGoneIsNamed) {
     }
 }
 
+TEST_F(MetadataTest, AFileWithTheLongestNameIsNoHindrance) {
+    std::ofstream(options_.path + "/" + std::string(255, 'n')) << "content";
+    const auto suite = make();
+    ASSERT_TRUE(suite);
+    auto values = run(**suite, "negative");
+    ASSERT_TRUE(values) << values.error().message;
+    EXPECT_EQ((*values)["ops"], 23);
+}
+
 TEST_F(MetadataTest, ANameThatShouldNotExistAndDoesIsAnError) {
     const auto suite = make();
     ASSERT_TRUE(suite);
-    std::ofstream(options_.path + "/above.iobench-absent-1") << "content";
+    // of the directory in which only "above" is, whose place in the shuffled order is not known here
+    for (int i = 0; i < 22; ++i)
+        std::ofstream(options_.path + "/.iobench-absent-1-" + std::to_string(i)) << "content";
     const auto values = run(**suite, "negative");
     ASSERT_FALSE(values);
     EXPECT_EQ(values.error().code, EEXIST);

@@ -1,6 +1,8 @@
 #include "bench/iobench/suites/trainer.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -183,6 +185,84 @@ TEST_F(TrainerTest, APresetsBarAndItsStepsAreStated) {
     EXPECT_NE(remarks_[1].find("12 steps"), std::string::npos) << remarks_[1];
 }
 
+TEST_F(TrainerTest, FilesOfManyRecordsAreNotHeldAgainstThePresetsBar) {
+    options_.manifest.clear();
+    options_.samples.record_size = 1000;
+    options_.trainer.au_bar_percent = 90;
+    options_.trainer.compute_ms = 1;
+    run(*epoch_kind());
+    ASSERT_EQ(remarks_.size(), 2U);
+    EXPECT_NE(remarks_[0].find("not to be compared with MLPerf Storage's 90 %: records are read at random"),
+              std::string::npos)
+        << remarks_[0];
+}
+
+TEST_F(TrainerTest, EveryEpochAndRunReadsTheSamePartOfTheSamples) {
+    options_.samples.files = 12;
+    const auto first = order_of(50, options_, 1), second = order_of(50, options_, 2);
+    EXPECT_EQ(first.size(), 12U);
+    EXPECT_NE(first, second);
+    EXPECT_EQ(std::set(first.begin(), first.end()), std::set(second.begin(), second.end()));
+    // drawn from all of them
+    EXPECT_GE(*std::max_element(first.begin(), first.end()), 12U);
+    // the others are never opened
+    const auto set = find_samples(options_);
+    ASSERT_TRUE(set);
+    for (const auto* kind : {"epoch", "smallfiles"}) {
+        const auto suite = (kind == std::string("epoch") ? epoch_kind() : smallfiles_kind())->make(options_);
+        ASSERT_TRUE(suite);
+        for (std::uint32_t i = 0; i < 50; ++i)
+            if (std::find(first.begin(), first.end(), i) == first.end())
+                fs::rename(set->files[i], set->files[i] + ".away");
+        for (const std::uint64_t seed : {1, 2, 3}) EXPECT_TRUE((*suite)->run(0, seed)) << kind;
+        for (std::uint32_t i = 0; i < 50; ++i)
+            if (std::find(first.begin(), first.end(), i) == first.end())
+                fs::rename(set->files[i] + ".away", set->files[i]);
+    }
+}
+
+TEST_F(TrainerTest, TheMeanSizeIsThatOfTheSamplesThatAreRead) {
+    SampleSet set;
+    for (std::uint64_t i = 0; i < 50; ++i) set.samples.push_back({0, true, 0, i, {}});
+    EXPECT_DOUBLE_EQ(mean_size(set, options_), 24.5);
+    options_.samples.files = 1;
+    EXPECT_DOUBLE_EQ(mean_size(set, options_), chosen(50, options_).at(0));
+}
+
+TEST_F(TrainerTest, OnlyTheFileThatWasOpenedFirstIsClosedForAnother) {
+    options_.manifest.clear();
+    options_.samples.record_size = 1000;
+    const auto set = find_samples(options_);
+    ASSERT_TRUE(set);
+    ASSERT_EQ(set->samples.size(), 150U);
+    SampleReader reader(*set, 1000, 2);
+    const auto read = [&](std::uint32_t file) { return reader.read(set->samples[3 * file]).has_value(); };
+    for (const std::uint32_t file : {0, 1, 2}) ASSERT_TRUE(read(file));
+    for (const std::uint32_t file : {0, 1, 2}) fs::remove(set->files[file]);
+    EXPECT_TRUE(read(1));
+    EXPECT_TRUE(read(2));
+    EXPECT_FALSE(read(0));
+}
+
+TEST(SampleFiles, AsManyStayOpenAsTheHardLimitAllows) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        const rlimit limit{128, 512};
+        if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(1);
+        if (most_open_files() != 512 - 64) _exit(2);
+        rlimit now{};
+        getrlimit(RLIMIT_NOFILE, &now);
+        if (now.rlim_cur != 512) _exit(3);
+        const rlimit few{40, 40};
+        if (setrlimit(RLIMIT_NOFILE, &few) != 0) _exit(4);
+        _exit(most_open_files() == 1 ? 0 : 5);
+    }
+    int status = 1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+}
+
 TEST_F(TrainerTest, FewerSamplesThanAStepIsAnErrorUnlessTheLastIsKept) {
     options_.trainer.batch = 51;
     const auto suite = epoch_kind()->make(options_);
@@ -298,7 +378,7 @@ TEST(TrainerOptionsTest, AnUnknownComputeTimeIsAnErrorThatNamesTheKnown) {
 }
 
 TEST(DatasetRuleTest, SaysWhatKeepsThePageCacheOut) {
-    const DatasetFacts small{100, 1000, DropCaches::none, true, true, false};
+    const DatasetFacts small{100, 1000, DropCaches::none, true, true, false, false};
     auto rule = judge(small);
     EXPECT_EQ(rule.drop, DropCaches::page);
     EXPECT_NE(rule.text.find("the page cache is dropped before each epoch"), std::string::npos);
@@ -314,19 +394,34 @@ TEST(DatasetRuleTest, SaysWhatKeepsThePageCacheOut) {
     facts.drop = DropCaches::all;  // as asked
     EXPECT_EQ(judge(facts).drop, DropCaches::all);
     facts = small;
-    facts.dataset = 1500;
-    EXPECT_EQ(judge(facts).drop, DropCaches::none);
+    facts.dataset = 4999;  // more than the memory is not enough
+    EXPECT_EQ(judge(facts).drop, DropCaches::page);
     EXPECT_NE(judge(facts).text.find("asks for 5 x"), std::string::npos);
+    facts.can_drop = false;
+    EXPECT_NE(judge(facts).warning.find("run as root"), std::string::npos);
+    facts.can_drop = true;
     facts.dataset = 5000;
+    EXPECT_EQ(judge(facts).drop, DropCaches::none);
     EXPECT_NE(judge(facts).text.find("as MLPerf Storage asks"), std::string::npos);
     EXPECT_EQ(judge(facts).warning, "");
     facts.in_memory = true;
     EXPECT_NE(judge(facts).warning.find("tmpfs"), std::string::npos);
 }
 
+TEST(DatasetRuleTest, WhatWasAskedForIsKept) {
+    DatasetFacts facts{100, 1000, DropCaches::none, true, true, true, false};
+    const auto rule = judge(facts);
+    EXPECT_EQ(rule.drop, DropCaches::none);
+    EXPECT_NE(rule.text.find("no caches are dropped"), std::string::npos);
+    EXPECT_NE(rule.warning.find("--drop-caches none was given"), std::string::npos);
+    facts.drop = DropCaches::all;
+    EXPECT_EQ(judge(facts).drop, DropCaches::all);
+    EXPECT_EQ(judge(facts).warning, "");
+}
+
 TEST_F(TrainerTest, TheRuleCountsWhatAnEpochReads) {
     options_.samples.files = 10;
-    const auto rule = dataset_rule(options_);
+    const auto rule = dataset_rule(options_, false);
     ASSERT_TRUE(rule);
     EXPECT_NE(rule->text.find("0.03 MB"), std::string::npos) << rule->text;
 }

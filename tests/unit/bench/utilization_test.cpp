@@ -59,11 +59,12 @@ TEST(AcceleratorUtilization, IsZeroWhenNothingIsComputedOrThereAreNoSteps) {
     EXPECT_EQ(block_utilization(block(0, 0, {{5, 5, 0}}), 1, {1, 9, 9}).au_percent, 0);
 }
 
-// One step alone is excluded: its AU is 0, and its samples/s negative, as that tool has it: (1-2)*1/(2 ms).
-TEST(AcceleratorUtilization, OfASingleStepHasThatToolsQuirk) {
+// One step alone is excluded: its AU is 0, and so are its samples/s, not (1-2)*1/(2 ms).
+TEST(AcceleratorUtilization, OfTwoStepsOrFewerHasNoSamples) {
     const auto figures = block_utilization(block(0, 0, {{5, 5, 2}}), 1, {});
     EXPECT_EQ(figures.au_percent, 0);
-    EXPECT_DOUBLE_EQ(figures.samples_per_s, -500);
+    EXPECT_EQ(figures.samples_per_s, 0);
+    EXPECT_EQ(block_utilization(block(0, 0, {{5, 5, 2}, {5, 5, 2}}), 2, {}).samples_per_s, 0);
 }
 
 // The second block has 2 steps: 0+40+0, 10+30+0: the end of the epoch (4+2-1) lies beyond it, so that only
