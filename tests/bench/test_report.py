@@ -3,7 +3,6 @@
 import csv
 import html
 import json
-import os
 import re
 import shutil
 
@@ -90,7 +89,7 @@ def test_labels_do_not_overlap(report, folder, window):
 
 
 @needs_gnuplot
-def test_hostile_names_are_only_text(iobench, folder):
+def test_hostile_names_are_only_text(iobench, folder, monkeypatch):
     cells = {(f"{HOSTILE}-{size}", "mb_per_s"): 100 for size in ("4k", "64k", "1m")} | {(HOSTILE, "p99_us"): 3}
     harmful = synthetic.table(HOSTILE, cells, {HOSTILE: 1, "b": 2}, dataset_rule=HOSTILE, preset=HOSTILE,
                               command=[HOSTILE], parameters={HOSTILE: [HOSTILE]}, host={HOSTILE: HOSTILE},
@@ -99,7 +98,7 @@ def test_hostile_names_are_only_text(iobench, folder):
     harmful["figures"][0]["unit"] = HOSTILE
     path = synthetic.write(folder / "'; touch owned #.json", harmful)
     page = folder / "page.html"
-    os.chdir(folder)
+    monkeypatch.chdir(folder)
     finished = iobench("report", path, "--html", page, "--csv", folder / "all.csv")
     assert finished.err == ""
     assert "\x1b" not in iobench("compare", path).out

@@ -63,10 +63,11 @@ Scratch::Scratch(std::string path) : path_(std::move(path)), owner_(::getpid()) 
 Result<std::unique_ptr<Scratch>> Scratch::reserve(const std::string& parent) {
     std::string path = parent + "/iobench-scratch-XXXXXX";
     if (::mkdtemp(path.data()) == nullptr) {
-        const int code = errno;
-        const std::string advice = code == EROFS ? "; mount it writable, or choose another --path" : "";
-        return fail(
-            system_error(code, parent + ": no directory can be made in it, and one is needed" + advice));
+        if (errno == EROFS)
+            return fail(EROFS, parent +
+                                   ": is mounted read-only, and a directory is to be made there; mount it "
+                                   "writable or choose another --path");
+        return fail(system_error(errno, parent + ": no directory can be made in it"));
     }
     if (::rmdir(path.c_str()) != 0)
         return fail(system_error(errno, path + ": left behind, cannot be removed"));
