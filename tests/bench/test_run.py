@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,8 @@ def figure(result, target, metric):
 
 
 def test_two_directories_in_turns(iobench, data):
+    # In a chroot the root directory need not be a mount point, and then nobody knows what it lies on.
+    has_root = any(line.split()[4] == "/" for line in Path("/proc/self/mountinfo").read_text().splitlines())
     path = data / "r.json"
     done = iobench("run", "--suite", "smallfiles", "--path", f"one={data / 'a'}", "--against", f"two={data / 'b'}",
                    "--runs", 3, "--processes", 2, "--json", path, "--peak", "two=100")
@@ -35,7 +38,8 @@ def test_two_directories_in_turns(iobench, data):
     assert result["parameters"]["warm_up"] == 1
     for target in result["targets"]:
         assert len(figure(result, target["name"], "files_per_s")["values"]) == 3
-        assert target["mount_options"] and target["fs_type"]
+        if has_root:
+            assert target["mount_options"] and target["fs_type"]
     assert figure(result, "one", "files")["values"] == [40, 40, 40]
     rate = figure(result, "two", "mb_per_s")
     assert rate["share_of_peak"] == pytest.approx(rate["median"] / 100)
