@@ -65,12 +65,13 @@ def test_checkpoint_on_a_read_only_mount_says_so(folder):
 def test_checkpoint_cleans_up_when_it_is_interrupted(folder, number):
     if shutil.disk_usage(folder).free < 2 << 30:
         pytest.skip("needs 2 GiB of room")
-    process = subprocess.Popen([IOBENCH, "run", "--suite", "checkpoint", "--path", folder, "--runs", "1000", "--ranks", "2",
-                                "--checkpoint-size", "64M"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([IOBENCH, "run", "--suite", "checkpoint", "--path", folder, "--runs", "1000",
+                                "--checkpoint-ranks", "2", "--checkpoint-size", "64M"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         end = time.monotonic() + 60 * SLOWNESS
         while not list(folder.glob("iobench-scratch-*/rank_*")) and time.monotonic() < end:
             time.sleep(0.01)
+        assert list(folder.glob("iobench-scratch-*")), "nothing was written that could stay behind"
         process.send_signal(number)
         _, err = process.communicate(timeout=LIMIT * SLOWNESS)
     finally:

@@ -7,7 +7,7 @@ import pytest
 from harness import data, daemon, disks, faults, processes, servers
 
 boto3 = pytest.importorskip("boto3", reason="python3-boto3 is not installed (packaging/dependencies --test)")
-ClientError = pytest.importorskip("botocore.exceptions").ClientError
+ClientError = pytest.importorskip("botocore.exceptions", reason="comes with python3-boto3").ClientError
 
 
 def client(endpoint, **more):
