@@ -8,6 +8,7 @@ from .statistics import median
 from .steps import STEPS
 
 HEADLINES = [("mount", "mount_s"), *((step.case, step.headline) for step in STEPS if step.headline),
+             ("epoch-cold", "au_percent"), ("epoch-warm-disk", "au_percent"),
              ("metadata-lookup", "ops_per_s"), ("metadata-open", "ops_per_s"), ("metadata-negative", "ops_per_s"),
              ("find-cold", "requests"), ("files-mount", "requests"), ("files-mount", "mb_from_server"),
              ("files-mount", "cpu_s"), ("files-mount", "peak_memory_mb"), ("large-mount", "mb_from_server"),
