@@ -46,6 +46,10 @@ class Figures:
             self._all[key] = Figure(*key, unit, better)
         self._all[key].rounds[number] = float(value)
 
+    def rounds(self):
+        """That anything was measured in."""
+        return len({number for one in self for number in one.rounds})
+
     def get(self, target, case, metric):
         return self._all.get((target, case, metric))
 

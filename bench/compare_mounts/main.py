@@ -86,8 +86,8 @@ class Run:
             sessions = self.sessions(number)
             seconds = self.seconds(sessions)
             if number and slower * sum(seconds) > self.left():
-                self._warn(f"rounds {number + 1} to {self.options.runs} were left out: no time for them in --budget "
-                           f"{self.options.budget:g}")
+                self._warn(f"{self.options.runs - number} of {self.options.runs} rounds were left out: no time for them in "
+                           f"--budget {self.options.budget:g}")
                 return False
             began = time.monotonic()
             for i, (session, estimate) in enumerate(zip(sessions, seconds, strict=True)):
@@ -131,7 +131,7 @@ class Run:
         known = self.options.server == "rgw" and self.options.rate == 80_000_000
         for line in self.world.lines:
             figures = self.figures[line.latency_ms]
-            print(f"\n{line.name()}: medians of {self.options.runs} rounds; against a mount: how many times better tierfs "
+            print(f"\n{line.name()}: medians of {figures.rounds()} rounds; against a mount: how many times better tierfs "
                   "is (below 1: worse), with the 95 % interval\n")
             print(summary.figure_table(figures, self.options.peers))
             rows = summary.reference_rows(figures, self.options.peers, line.latency_ms, self.options.scale == 1) if known \

@@ -197,7 +197,7 @@ def test_references_are_used_only_where_they_hold():
     assert reference.expected("s3fs", 5, "16k-1p-cold", "files_per_s", "files_per_s", True) is None
     assert reference.expected("s3fs", 0, "find-cold", "find_s", "find_s", False) is None
     assert reference.expected("s3fs", 0, "find-cold", "requests", "find_s", True) == 22150
-    assert reference.expected("native", 0, "seq-cold", "mb_per_s", "mb_per_s", True) is None
+    assert reference.expected("native", 20, "seq-cold", "mb_per_s", "mb_per_s", True) == 598  # no network in it
     assert reference.expected("another", 0, "seq-cold", "mb_per_s", "mb_per_s", True) is None
 
 
@@ -209,6 +209,23 @@ def test_a_figure_out_of_range_is_said_with_its_reason(monkeypatch):
     rows = summary.reference_rows(figures, ["s3fs", "rclone"], 20, False)
     assert [row[6] for row in rows] == ["", "OUT OF RANGE because"]
     assert "OUT OF RANGE because" in summary.reference_table(rows)
+
+
+def test_a_slower_machine_is_the_reason_where_native_is_slower_as_well():
+    figures = Figures()
+    for peer, case, metric, known, quotient in [("native", "16k-4p-cold", "files_per_s", 31803, 0.5),
+                                                ("s3fs", "16k-4p-cold", "files_per_s", 640, 0.4),
+                                                ("s3fs", "find-cold", "find_s", 7.1, 2.2),
+                                                ("rclone", "16k-4p-cold", "files_per_s", 945, 1.6)]:
+        figures.add(0, peer, case, metric, known * quotient, "", "")
+    remarks = {(row[0], row[1]): row[6] for row in summary.reference_rows(figures, ["native", "s3fs", "rclone"], 0, True)}
+    assert remarks["native", "16k-4p-cold"] == "OUT OF RANGE"
+    assert remarks["s3fs", "16k-4p-cold"] == remarks["s3fs", "find-cold"] == "the machine: native gives 0.50 of its own"
+    assert remarks["rclone", "16k-4p-cold"] == "OUT OF RANGE"
+
+
+def test_rounds_that_were_left_out_are_not_counted():
+    assert filled(tierfs={0: 10, 2: 11}, native={0: 40}).rounds() == 2
 
 
 def test_the_table_shows_ratios_below_one_and_gaps():
