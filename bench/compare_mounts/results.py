@@ -105,7 +105,9 @@ def write_page(options, files, deadline):
     """The path of the page, or None when iobench could not make it."""
     page = options.out / "compare-mounts.html"
     try:
-        run([options.iobench, "report", *files, "--html", page], deadline)
+        # In its folder: the page names its files without the path of this machine.
+        run([options.iobench.resolve(), "report", *(file.name for file in files), "--html", page.name], deadline,
+            folder=options.out)
     except Failure as error:
         print(f"compare-mounts: no page: {error}", file=sys.stderr)
         return None
