@@ -1,0 +1,13 @@
+// The subcommands of tierfs-stage: command lines over tiering/stage/. Each adds its options to the parser and
+// leaves its exit status: 0 done, 1 failed; its --help says what else.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+
+namespace tierfs::stage {
+
+/// "tierfs-stage: TEXT" on standard error; the exit status 1.
+int complain(const std::string& text);
+
+}  // namespace tierfs::stage
