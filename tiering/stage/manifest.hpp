@@ -21,7 +21,7 @@ namespace tierfs::stage {
 inline constexpr std::uint64_t kChunkBytes = std::uint64_t{16} << 20;
 
 inline constexpr std::string_view kManifestFormat = "tierfs-stage-manifest";
-inline constexpr int kManifestVersion = 1;
+inline constexpr unsigned kManifestVersion = 1;
 
 /// `staged`: whole, checked, under its final name. `removed`: it was taken away again (evict, --delete).
 enum class RecordState : std::uint8_t { staged, removed };
