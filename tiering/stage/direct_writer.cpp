@@ -15,7 +15,7 @@ namespace tierfs::stage {
 namespace {
 
 constexpr unsigned kEntries = 256;
-constexpr std::uint64_t kWakeToken = UINT64_MAX;
+constexpr std::uint64_t kWakeToken = UINT64_MAX - 1;  // UINT64_MAX is liburing's own
 
 }  // namespace
 
