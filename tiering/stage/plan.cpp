@@ -54,7 +54,7 @@ class Planner {
         for (const SourceFile* file : files) there.insert(file->path);
         for (const auto& [path, known] : known_) {
             if (there.contains(path) || shard_of(path, options_.shard.count) != options_.shard.number) continue;
-            plan_.removals.push_back({known.destination, path});
+            plan_.removals.push_back({known.destination, path, false});
         }
     }
 
@@ -137,8 +137,14 @@ class Planner {
         }
         std::optional<std::size_t> place;
         plan_.need_bytes += Placement::cost_of(size);
+        // What an interrupted run has begun has its blocks already.
+        for (std::size_t i = 0; i < destinations_.size() && !place; ++i) {
+            const auto& parts = destinations_[i].found_journal().parts;
+            const auto part = parts.find(job.part);
+            if (part != parts.end() && fits(part->second, job.file)) place = i;
+        }
         // A file stays on its device: the copy that it replaces makes room there.
-        if (known.record != nullptr && placement_.take(known.destination, size)) place = known.destination;
+        if (!place && known.record != nullptr && placement_.take(known.destination, size)) place = known.destination;
         if (!place) place = placement_.place(size);
         if (!place) {
             plan_.lacking_bytes += Placement::cost_of(size);
@@ -148,7 +154,7 @@ class Planner {
         job.replaces = options_.overwrite || (known.record != nullptr && known.destination == *place);
         // It moves to another device: the old copy goes.
         if (known.record != nullptr && known.destination != *place)
-            plan_.removals.push_back({known.destination, path});
+            plan_.removals.push_back({known.destination, path, true});
         return true;
     }
 

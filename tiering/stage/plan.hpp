@@ -36,6 +36,7 @@ struct PlanOptions {
 struct Removal {
     std::size_t destination = 0;
     std::string path;
+    bool is_moved = false;  ///< a copy goes to another device: this one goes when that is there
 };
 
 struct Plan {
