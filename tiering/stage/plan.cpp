@@ -1,4 +1,9 @@
-#include "tiering/stage/plan.hpp"
+job.replaces = job.replaces || options_.overwrite || (known.record            const FinalState state = destinations_[i].state_of(path, record);
+            if (state == FinalState::absent || state == FinalState::staged || options_.overwrite) continue;
+            if (is_named_without_record(i, job.file)) {
+                job.replaces = true;
+                continue;
+            }#include "tiering/stage/plan.hpp"
 
 #include <algorithm>
 #include <set>
@@ -119,6 +124,17 @@ class Planner {
             return true;
         }
         return false;
+    }
+
+    /// A kill came between the name and the record.
+    [[nodiscard]] bool is_named_without_record(std::size_t destination, const SourceFile& file) const {
+        const Destination& place = destinations_[destination];
+        for (const auto& [part, record] : place.found_journal().whole)
+            if (record.path == file.path) return place.state_of(file.path, &record) == FinalState::staged;
+        if (file.link.empty()) return false;
+        ManifestRecord link;
+        link.link = file.link;
+        return place.state_of(file.path, &link) == FinalState::staged;
     }
 
     bool choose_place(CopyJob& job, const Known& known) {
