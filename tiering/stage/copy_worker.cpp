@@ -79,9 +79,9 @@ void CopyWorker::run() {
 }
 
 void CopyWorker::fill() {
-    for (auto& file : active_) {
-        ask(file);
-        if (!file.is_asked()) return;  // no memory now
+    for (auto file = active_.begin(); file != active_.end();) {
+        File& one = *file++;  // it may end and go
+        if (pump(one) && !one.is_asked()) return;  // no memory now
     }
     while (active_.size() < kMostFiles && !stopping()) {
         auto job = context_.queue.take();
@@ -101,9 +101,7 @@ void CopyWorker::start(CopyJob job) {
     File& file = active_.back();
     file.job = std::move(job);
     file.fd = std::move(*fd);
-    if (file.size() == 0) return settle(file);
-    ask(file);
-    advance(file);  // pieces that were there already
+    pump(file);
 }
 
 /// An earlier run had written it; its bytes are believed when they have the sums that were noted.
@@ -181,6 +179,15 @@ void CopyWorker::ask(File& file) {
     }
 }
 
+bool CopyWorker::pump(File& file) {
+    for (;;) {
+        const std::uint64_t before = file.next;
+        ask(file);
+        if (!advance(file)) return false;
+        if (file.next == before || file.is_asked()) return true;
+    }
+}
+
 bool CopyWorker::read_from_part(File& file, Piece& piece) {
     const auto mark = file.job.unfinished.pieces.find(piece.offset);
     if (mark == file.job.unfinished.pieces.end() || mark->second.length != piece.length) return false;
@@ -231,7 +238,7 @@ void CopyWorker::on_read(File& file, std::uint64_t offset, const Result<void>& r
     advance(file);
 }
 
-void CopyWorker::advance(File& file) {
+bool CopyWorker::advance(File& file) {
     while (!file.error && !file.pieces.empty() && file.pieces.front().is_ready) {
         Piece& piece = file.pieces.front();
         const auto data = piece.memory.first(piece.length);
@@ -239,7 +246,8 @@ void CopyWorker::advance(File& file) {
             const std::uint32_t noted = file.job.unfinished.pieces.at(piece.offset).crc32c;
             if (file.sums.chunk_crc_with(data) != noted) {
                 piece.is_reused = piece.is_ready = false;
-                return read_from_source(file, piece);
+                read_from_source(file, piece);
+                return true;
             }
         }
         file.sums.add(data);
@@ -253,7 +261,7 @@ void CopyWorker::advance(File& file) {
         file.pieces.pop_front();
     }
     if (file.error) drop_ready(file);
-    settle(file);
+    return settle(file);
 }
 
 void CopyWorker::write(File& file, const Piece& piece) {
@@ -302,12 +310,13 @@ void CopyWorker::drop_ready(File& file) {
     }
 }
 
-void CopyWorker::settle(File& file) {
-    if (file.reads != 0 || file.writes != 0 || !file.pieces.empty()) return;
-    if (!file.error && file.next < file.size()) return;
+bool CopyWorker::settle(File& file) {
+    if (file.reads != 0 || file.writes != 0 || !file.pieces.empty()) return true;
+    if (!file.error && file.next < file.size()) return true;
     if (!file.error) complete(file);
     if (file.error) give_up(std::move(file.job), *file.error);
     active_.remove_if([&](const File& one) { return &one == &file; });
+    return false;
 }
 
 Result<void> CopyWorker::give_final_look(File& file, ManifestRecord& record) {

@@ -115,10 +115,12 @@ class CopyWorker {
     void take_reads();
     void on_read(File& file, std::uint64_t offset, const Result<void>& result);
     void on_write(const WriteDone& done);
-    void advance(File& file);
+    /// Asks and sums until the file waits for something; false: it has ended and is gone.
+    bool pump(File& file);
+    bool advance(File& file);
     void write(File& file, const Piece& piece);
-    /// Ends the file when nothing of it is under way.
-    void settle(File& file);
+    /// Ends the file when nothing of it is under way: false.
+    bool settle(File& file);
     void drop_ready(File& file);
     void complete(File& file);
     Result<void> give_final_look(File& file, ManifestRecord& record);

@@ -81,15 +81,29 @@ Result<Destination> Destination::open(const std::string& path, const Options& op
     std::error_code error;
     if (options.create) std::filesystem::create_directories(path, error);
     if (error) return fail(error.value(), path + ": " + error.message());
-    const auto real = std::filesystem::canonical(path, error);
+    auto real = std::filesystem::canonical(path, error);
+    if (error && options.peek) {
+        destination.exists_ = false;
+        destination.path_ = std::filesystem::absolute(path).lexically_normal().string();
+        real = destination.path_;
+        while (error && real.has_relative_path()) {
+            real = real.parent_path();
+            static_cast<void>(std::filesystem::status(real, error));
+        }
+    } else {
+        destination.path_ = real.string();
+    }
     if (error) return fail(error.value(), path + ": " + error.message());
-    destination.path_ = real.string();
     destination.shard_ = options.shard;
     destination.root_.reset(::open(real.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!destination.root_) return fail(system_error(errno, path));
     auto facts = file_system_of(destination.root_.get());
     if (!facts) return fail(facts.error().within(path));
     destination.facts_ = std::move(*facts);
+    if (!destination.exists_) {
+        destination.manifest_.header.source = options.source;
+        return destination;
+    }
     if (auto opened = destination.open_books(options, stop); !opened) return fail(opened.error());
     if (auto loaded = destination.load(options); !loaded) return fail(loaded.error());
     return destination;
@@ -104,7 +118,7 @@ Result<void> Destination::open_books(const Options& options, const StopFlag& sto
         if (auto made = make_folder(books() + "/parts"); !made) return made;
         for (const char name : kPartFolders)
             if (auto made = make_folder(books() + "/parts/" + name); !made) return made;
-    } else if (::access(manifest_path().c_str(), F_OK) != 0) {
+    } else if (!options.peek && ::access(manifest_path().c_str(), F_OK) != 0) {
         return errno == ENOENT ? fail(ENOENT, path_ + ": nothing is staged here")
                                : fail(system_error(errno, manifest_path()));
     }
@@ -157,6 +171,7 @@ FinalState Destination::state_of(const std::string& path) const {
 }
 
 FinalState Destination::state_of(const std::string& path, const ManifestRecord* record) const {
+    if (!exists_) return FinalState::absent;
     bool made = false;
     const auto parent = open_parent(root_.get(), path, false, made);
     if (!parent) {

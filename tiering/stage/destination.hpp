@@ -37,6 +37,7 @@ class Destination {
   public:
     struct Options {
         bool create = false;      ///< make the folder and its books
+        bool peek = false;        ///< only look, also where nothing is staged or the folder is absent
         bool lock = true;         ///< false: only look (plan, status, verify)
         bool wait = false;        ///< for the lock
         Shard shard;
@@ -63,6 +64,9 @@ class Destination {
     [[nodiscard]] FinalState state_of(const std::string& path, const ManifestRecord* record) const;
     [[nodiscard]] const ManifestRecord* record_of(const std::string& path) const;
 
+    /// A record is gone; for who removed the file.
+    void forget(const std::string& path) { manifest_.records.erase(path); }
+
     /// Removes parts that the found journals do not speak of, and leaves those in `keep` alone.
     void remove_strange_parts() const;
     /// After a run that has nothing left to do: journals of the run are gone.
@@ -77,7 +81,8 @@ class Destination {
     Result<void> load(const Options& options);
 
     std::string path_;
-    FileDescriptor root_, parts_;
+    FileDescriptor root_, parts_;  ///< root_: with peek, the next folder above that is there
+    bool exists_ = true;
     FileSystemFacts facts_;
     Shard shard_;
     std::optional<FolderLock> lock_;

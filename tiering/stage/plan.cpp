@@ -1,9 +1,4 @@
-job.replaces = job.replaces || options_.overwrite || (known.record            const FinalState state = destinations_[i].state_of(path, record);
-            if (state == FinalState::absent || state == FinalState::staged || options_.overwrite) continue;
-            if (is_named_without_record(i, job.file)) {
-                job.replaces = true;
-                continue;
-            }#include "tiering/stage/plan.hpp"
+#include "tiering/stage/plan.hpp"
 
 #include <algorithm>
 #include <set>
@@ -144,6 +139,10 @@ class Planner {
             const ManifestRecord* const record = known.destination == i ? known.record : nullptr;
             const FinalState state = destinations_[i].state_of(path, record);
             if (state == FinalState::absent || state == FinalState::staged || options_.overwrite) continue;
+            if (is_named_without_record(i, job.file)) {
+                job.replaces = true;
+                continue;
+            }
             plan_.problems.push_back(
                 "'" + printable(path) + "' in " + destinations_[i].path() +
                 (state == FinalState::changed ? " was changed since it was staged"
@@ -167,7 +166,7 @@ class Planner {
             return false;
         }
         job.destination = *place;
-        job.replaces = options_.overwrite || (known.record != nullptr && known.destination == *place);
+        job.replaces = job.replaces || options_.overwrite || (known.record != nullptr && known.destination == *place);
         // It moves to another device: the old copy goes.
         if (known.record != nullptr && known.destination != *place)
             plan_.removals.push_back({known.destination, path, true});
