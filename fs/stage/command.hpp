@@ -7,6 +7,12 @@
 
 namespace tierfs::stage {
 
+/// `status` outlives the parser.
+void add_plan(CLI::App& app, int& status);
+void add_in(CLI::App& app, int& status);
+/// status, verify, pin, unpin, evict and gc.
+void add_upkeep(CLI::App& app, int& status);
+
 /// "tierfs-stage: TEXT" on standard error; the exit status 1.
 int complain(const std::string& text);
 

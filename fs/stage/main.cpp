@@ -11,7 +11,11 @@ int main(int argc, char** argv) {
                  "tierfs-stage");
     app.set_version_flag("--version", TIERFS_VERSION);
     app.require_subcommand(1);
+    int status = 0;
     try {
+        add_plan(app, status);
+        add_in(app, status);
+        add_upkeep(app, status);
 #if TIERFS_TEST_POINTS
         if (const auto problem = tierfs::fault::configure_from_environment(); !problem.empty()) {
             complain(problem);
@@ -24,5 +28,5 @@ int main(int argc, char** argv) {
     } catch (const std::exception& error) {
         return complain(error.what());
     }
-    return 0;
+    return status;
 }

@@ -122,6 +122,19 @@ bool evict_files(Destination& destination, ManifestWriter& writer, const EvictOp
     return left || !noted;
 }
 
+/// The manifest last: until then a kill leaves a dataset that can be evicted again.
+Result<void> remove_books(const Destination& destination) {
+    std::error_code error;
+    std::vector<std::filesystem::path> paths;
+    for (const auto& entry : std::filesystem::directory_iterator(destination.books(), error))
+        if (entry.path() != destination.manifest_path()) paths.push_back(entry.path());
+    for (const auto& path : paths)
+        if (!error) std::filesystem::remove_all(path, error);
+    if (!error) std::filesystem::remove_all(destination.books(), error);
+    if (error) return fail(error.value(), destination.books() + ": " + error.message());
+    return {};
+}
+
 Result<void> evict(const std::string& folder, const EvictOptions& options, Reporter& reporter,
                    const StopFlag& stop) {
     if (is_pinned(folder) && !options.even_pinned)
@@ -140,13 +153,7 @@ Result<void> evict(const std::string& folder, const EvictOptions& options, Repor
         if (!writer) return fail(writer.error());
         if (evict_files(*destination, *writer, options, reporter, stop))
             return fail(EIO, destination->path() + ": not all of it could be removed");
-        // Last the books, and of these the manifest last: until then a kill leaves a dataset that can be
-        // evicted again.
-        std::error_code error;
-        std::filesystem::remove_all(destination->books() + "/parts", error);
-        destination->remove_journals();
-        std::filesystem::remove_all(destination->books(), error);
-        if (error) return fail(error.value(), destination->books() + ": " + error.message());
+        if (auto removed = remove_books(*destination); !removed) return removed;
     }
     reporter.event("evicted", std::move(members));
     reporter.say(std::string(options.dry_run ? "would evict " : "evicted ") + destination->path() + ": " +
