@@ -155,7 +155,8 @@ def test_killed_between_the_name_and_the_record(stage, source, xfs):
     assert done.status == -signal.SIGKILL
     assert len(shape.files_of(xfs.path)) == 5
     done = stage("in", source, xfs.path, "--json").event("done")
-    assert done["bytes_from_source"] == 0 and done["files_staged"] == 10
+    assert done["bytes_from_source"] <= 5 * 5000  # what had its name was not copied again
+    assert done["files_staged"] + done["files_kept"] == 10
     shape.expect_staged(xfs.path, files)
 
 
