@@ -1,12 +1,10 @@
 #include "tiering/stage/committer.hpp"
 
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cstdio>
 #include <ctime>
 #include <set>
 
@@ -28,8 +26,7 @@ constexpr std::size_t kManyFiles = 4;
 
 int rename_at(int from_folder, const std::string& from, int to_folder, const std::string& to, bool replace) {
     const unsigned flags = replace ? 0U : RENAME_NOREPLACE;
-    return static_cast<int>(
-        ::syscall(SYS_renameat2, from_folder, from.c_str(), to_folder, to.c_str(), flags));
+    return ::renameat2(from_folder, from.c_str(), to_folder, to.c_str(), flags);
 }
 
 }  // namespace

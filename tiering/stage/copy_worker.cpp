@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "config/units.hpp"
 #include "tiering/stage/json_text.hpp"
 
 namespace tierfs::stage {
@@ -277,11 +276,11 @@ void CopyWorker::write(File& file, const Piece& piece) {
 void CopyWorker::on_write(const WriteDone& done) {
     const auto found = writes_.find(done.token);
     if (found == writes_.end()) return;
-    const Write write = found->second;
+    const Write one = found->second;
     writes_.erase(found);
-    File& file = *write.file;
+    File& file = *one.file;
     --file.writes;
-    memory_.give_back(write.memory);
+    memory_.give_back(one.memory);
     const CopyJob& job = file.job;
     if (done.code != 0) {
         if (!file.error) {
@@ -289,9 +288,9 @@ void CopyWorker::on_write(const WriteDone& done) {
                 done.code, "writing in " + context_.destinations[job.destination].path());
         }
     } else {
-        context_.reporter.totals().bytes_done += write.mark.length;
+        context_.reporter.totals().bytes_done += one.mark.length;
         if (file.size() > kPieceBytes) {
-            const auto noted = context_.journals[job.destination].piece(job.part, write.mark);
+            const auto noted = context_.journals[job.destination].piece(job.part, one.mark);
             if (!noted && !file.error) file.error = noted.error();
         }
     }

@@ -86,10 +86,8 @@ Result<Destination> Destination::open(const std::string& path, const Options& op
         destination.exists_ = false;
         destination.path_ = std::filesystem::absolute(path).lexically_normal().string();
         real = destination.path_;
-        while (error && real.has_relative_path()) {
-            real = real.parent_path();
-            static_cast<void>(std::filesystem::status(real, error));
-        }
+        while (::access(real.c_str(), F_OK) != 0 && real.has_relative_path()) real = real.parent_path();
+        error.clear();
     } else {
         destination.path_ = real.string();
     }

@@ -57,10 +57,10 @@ void DirectWriter::wake() const {
 
 void DirectWriter::write(int fd, std::span<const std::byte> data, std::uint64_t offset,
                          std::uint64_t token) {
-    const Write write{fd, data, offset};
-    writes_.emplace(token, write);
+    const Write one{fd, data, offset};
+    writes_.emplace(token, one);
     if (const int code = TIERFS_FAULT("stage.write"); code != 0) return end(token, code);
-    if (ring_) return prepare(token, write);
+    if (ring_) return prepare(token, one);
     std::span<const std::byte> rest = data;
     while (!rest.empty()) {
         const ssize_t done = ::pwrite(fd, rest.data(), rest.size(), static_cast<off_t>(offset));
@@ -72,18 +72,18 @@ void DirectWriter::write(int fd, std::span<const std::byte> data, std::uint64_t 
     end(token, 0);
 }
 
-void DirectWriter::prepare(std::uint64_t token, const Write& write) {
+void DirectWriter::prepare(std::uint64_t token, const Write& one) {
     io_uring_sqe* entry = ::io_uring_get_sqe(ring_.get());
     if (entry == nullptr) {
         ::io_uring_submit(ring_.get());
         entry = ::io_uring_get_sqe(ring_.get());
     }
     if (entry == nullptr) return end(token, EBUSY);
-    const auto length = static_cast<unsigned>(write.rest.size());
+    const auto length = static_cast<unsigned>(one.rest.size());
     if (fixed_) {
-        ::io_uring_prep_write_fixed(entry, write.fd, write.rest.data(), length, write.offset, 0);
+        ::io_uring_prep_write_fixed(entry, one.fd, one.rest.data(), length, one.offset, 0);
     } else {
-        ::io_uring_prep_write(entry, write.fd, write.rest.data(), length, write.offset);
+        ::io_uring_prep_write(entry, one.fd, one.rest.data(), length, one.offset);
     }
     ::io_uring_sqe_set_data64(entry, token);
 }
@@ -101,14 +101,14 @@ void DirectWriter::take_completion(std::uint64_t token, int result) {
     }
     const auto found = writes_.find(token);
     if (found == writes_.end()) return;
-    Write& write = found->second;
-    if (result == -EINTR || result == -EAGAIN) return prepare(token, write);
+    Write& one = found->second;
+    if (result == -EINTR || result == -EAGAIN) return prepare(token, one);
     if (result <= 0) return end(token, result < 0 ? -result : EIO);
     const auto written = static_cast<std::size_t>(result);
-    if (written >= write.rest.size()) return end(token, 0);
-    write.rest = write.rest.subspan(written);
-    write.offset += written;
-    prepare(token, write);
+    if (written >= one.rest.size()) return end(token, 0);
+    one.rest = one.rest.subspan(written);
+    one.offset += written;
+    prepare(token, one);
 }
 
 std::vector<WriteDone> DirectWriter::wait(std::chrono::milliseconds patience) {

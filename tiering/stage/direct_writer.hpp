@@ -58,7 +58,7 @@ class DirectWriter {
     };
 
     void start_ring(std::span<std::byte> memory);
-    void prepare(std::uint64_t token, const Write& write);
+    void prepare(std::uint64_t token, const Write& one);
     void watch_wakes();
     void take_completion(std::uint64_t token, int result);
     void end(std::uint64_t token, int code);

@@ -95,7 +95,7 @@ bool is_clean_path(std::string_view path) {
 }
 
 std::string to_line(const ManifestHeader& header) {
-    Json json = {{"format", kManifestFormat}, {"version", kManifestVersion}, {"created_by", header.created_by}};
+    Json json = {{"format", std::string(kManifestFormat)}, {"version", kManifestVersion}, {"created_by", header.created_by}};
     put_text(json, "source", header.source);
     for (const auto& [name, value] : header.more)
         if (!json.contains(name)) put_text(json, name, value);

@@ -10,6 +10,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -157,7 +158,7 @@ Result<ExtentVerdict> check_extents(int fd, std::uint64_t size) {
     std::vector<fiemap_extent> extents;
     for (std::uint64_t start = 0;;) {
         auto* const map = reinterpret_cast<fiemap*>(memory.data());
-        *map = fiemap{};
+        std::memset(memory.data(), 0, sizeof(fiemap));
         map->fm_start = start;
         map->fm_length = FIEMAP_MAX_OFFSET - start;
         map->fm_flags = FIEMAP_FLAG_SYNC;

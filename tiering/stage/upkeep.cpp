@@ -116,6 +116,10 @@ bool evict_files(Destination& destination, ManifestWriter& writer, const EvictOp
         records.back().state = RecordState::removed;
         records.back().crc32c.clear();
     }
+    // A kill came between the name and the record.
+    for (const auto& [part, record] : destination.found_journal().whole)
+        if (destination.state_of(record.path, &record) == FinalState::staged)
+            if (auto removed = remove_below(destination.root(), record.path); !removed) left = true;
     auto noted = writer.append(records);
     if (noted) noted = writer.sync();
     if (!noted) reporter.error(noted.error().message);
