@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "config/units.hpp"
@@ -19,6 +20,18 @@ constexpr unsigned kMostThreads = 8;
 
 bool is_within(const std::string& path, const std::string& folder) {
     return path == folder || path.starts_with(folder + "/");
+}
+
+/// Bytes per second of the last run into this folder; 0: not known.
+double last_rate(const Destination& destination) {
+    std::ifstream file(destination.books() + "/last-run.json");
+    const Json json = Json::parse(file, nullptr, false);
+    if (!json.is_object()) return 0;
+    Fields fields(json);
+    const auto bytes = static_cast<double>(fields.number("bytes_done"));
+    const auto seconds = json.find("seconds");
+    const bool known = fields.good() && seconds != json.end() && seconds->is_number();
+    return known && seconds->get<double>() > 0 ? bytes / seconds->get<double>() : 0;
 }
 
 /// One run.
@@ -149,11 +162,19 @@ void StageIn::report(const Plan& plan) {
                     {"need_bytes", plan.need_bytes},       {"lacking_bytes", plan.lacking_bytes},
                     {"problems", plan.problems.size()},    {"destinations", std::move(places)}};
     put_text(members, "source", source_);
+    double rate = 0;
+    for (const auto& destination : destinations_) rate += last_rate(destination);
+    std::string time;
+    if (rate > 0) {
+        const double seconds = static_cast<double>(plan.copy_bytes - plan.resumed_bytes) / rate;
+        members["seconds_estimate"] = seconds;
+        time = "; about " + std::to_string(static_cast<long>(seconds) + 1) + " s at the rate of the last run";
+    }
     reporter_.event("plan", std::move(members));
     reporter_.say("copy " + std::to_string(plan.copies.size()) + " files, " + format_size(plan.copy_bytes) +
                   " (" + format_size(plan.resumed_bytes) + " of it are there already); keep " +
                   std::to_string(plan.kept_files) + " files, " + format_size(plan.kept_bytes) + "; remove " +
-                  std::to_string(plan.removals.size()) + " files");
+                  std::to_string(plan.removals.size()) + " files" + time);
 }
 
 /// The record becomes that of its removal. false: it is not ours to remove.
