@@ -309,7 +309,7 @@ Result<void> StageIn::run() {
     const bool good = reporter_.totals().files_failed == 0;
     for (const auto& destination : destinations_) {
         if (good) destination.remove_journals();
-        destination.note_use(reporter_.totals_json().dump());
+        destination.note_use(reporter_.totals().bytes_done > 0 ? reporter_.totals_json().dump() : "");
     }
     return {};
 }
