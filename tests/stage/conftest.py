@@ -143,6 +143,8 @@ class Stage:
                                  env={**self.environment, **(env or {})})
         assert expect is None or process.returncode == expect, \
             f"tierfs-stage {words} ended with {process.returncode}, not {expect}\n{process.stdout}\n{process.stderr}"
+        for words_of_sanitizers in ("Sanitizer:", "runtime error:"):
+            assert words_of_sanitizers not in process.stderr, process.stderr
         return Finished(process)
 
     def start(self, *words, env=None, **options):
