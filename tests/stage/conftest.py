@@ -134,7 +134,9 @@ class Stage:
     any. stage.start(...) only starts it."""
 
     def __init__(self, environment=None):
-        self.environment = {**os.environ, **(environment or {})}
+        kept = {name: value for name, value in os.environ.items()
+                if not name.startswith(("AWS_", "TIERFS_")) and not name.lower().endswith("_proxy")}
+        self.environment = {**kept, "AWS_EC2_METADATA_DISABLED": "true", **(environment or {})}
         self.started = []
 
     def __call__(self, *words, expect=0, env=None, limit=LIMIT):

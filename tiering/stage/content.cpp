@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <new>
 
 #include "backends/disk/aligned_buffer.hpp"
 #include "config/fault_point.hpp"

@@ -153,8 +153,11 @@ Result<FileDescriptor> CopyWorker::open_part(CopyJob& job) {
             return fd;
         job.unfinished.pieces.clear();
     }
-    static_cast<void>(::unlinkat(destination.parts(), job.part.c_str(), 0));
     auto made = create_shaped(destination.parts(), job.part, size, destination.facts().kind);
+    if (!made && made.error().code == EEXIST) {
+        static_cast<void>(::unlinkat(destination.parts(), job.part.c_str(), 0));
+        made = create_shaped(destination.parts(), job.part, size, destination.facts().kind);
+    }
     if (!made) return fail(made.error());
     if (size > kPieceBytes) {
         const UnfinishedPart file{job.file.path, job.file.attributes.version, size, {}};
@@ -321,10 +324,9 @@ bool CopyWorker::settle(File& file) {
 Result<void> CopyWorker::give_final_look(File& file, ManifestRecord& record) {
     const int fd = file.fd.get();
     const Attributes& attributes = file.job.file.attributes;
-    struct stat status {};
-    if (::fstat(fd, &status) != 0) return fail(system_error(errno, "fstat"));
-    if (static_cast<std::uint64_t>(status.st_size) != file.size() &&
-        ::ftruncate(fd, static_cast<off_t>(file.size())) != 0)
+    // Also where the size is right already: with an extent size hint there are blocks behind the end.
+    const bool is_exact = file.size() == align_up(file.size()) && file.size() < kHintFrom;
+    if (!is_exact && ::ftruncate(fd, static_cast<off_t>(file.size())) != 0)
         return fail(system_error(errno, "setting its size"));
     // Neither set-user-ID nor the like: who stages is not who owned it.
     constexpr std::uint32_t kPermissions = 0777;
