@@ -95,6 +95,8 @@ void add_in(CLI::App& app, int& status) {
     command->add_option("--workers", request->options.workers, "Pieces of memory of 16 MiB; at most that is lost by a kill")
         ->capture_default_str()
         ->check(CLI::Range(1U, 1024U));
+    command->add_flag("--check-md5", request->options.check_md5,
+                      "Compare objects with their ETags, where these are MD5s (not with SSE-KMS)");
     command->add_flag("--no-io-uring", request->no_ring, "Write with pwrite(2)");
     command->callback([request, dry_run, &status] { status = run(*request, *dry_run); });
 }

@@ -193,3 +193,14 @@ def test_a_read_only_destination(stage, source, xfs):
     xfs.remount("ro")
     assert "ead-only" in stage("in", source, xfs.path, expect=1).err
     xfs.remount("rw")
+
+
+def test_an_object_that_is_not_what_its_etag_says(stage, xfs):
+    with faults.FaultyS3({"a": b"a" * 5000, "b": b"b" * 5000}) as server:
+        words = ["in", "s3://bucket", xfs.path, "-o", f"s3.endpoint={server.endpoint}", "-o", "s3.region=us-east-1", "--check-md5"]
+        server.fault = lambda method, key, number: "flip" if method == "GET" and key == "a" else None
+        assert "MD5" in stage(*words, expect=1).err
+        shape.expect_staged(xfs.path, {"b": b"b" * 5000})
+        server.fault = lambda method, key, number: None
+        stage(*words)
+    shape.expect_staged(xfs.path, {"a": b"a" * 5000, "b": b"b" * 5000})

@@ -100,6 +100,7 @@ void CopyWorker::start(CopyJob job) {
     File& file = active_.back();
     file.job = std::move(job);
     file.fd = std::move(*fd);
+    if (context_.check_md5) file.digest = SourceDigest::of(file.job.file.attributes.version);
     pump(file);
 }
 
@@ -253,6 +254,7 @@ bool CopyWorker::advance(File& file) {
             }
         }
         file.sums.add(data);
+        if (file.digest) file.digest->add(data);
         if (piece.is_reused) {
             context_.reporter.totals().bytes_reused += piece.length;
             context_.reporter.totals().bytes_done += piece.length;
@@ -338,6 +340,11 @@ Result<void> CopyWorker::give_final_look(File& file, ManifestRecord& record) {
 }
 
 void CopyWorker::complete(File& file) {
+    if (file.digest && !file.digest->matches()) {
+        file.error = Error{EILSEQ, "its bytes do not have the MD5 that its ETag says (where objects are encrypted with "
+                                   "a key of KMS, the ETag is no MD5)"};
+        return;
+    }
     file.sums.end();
     ManifestRecord record;
     record.path = file.job.file.path;
@@ -383,7 +390,7 @@ void CopyWorker::give_up(CopyJob job, const Error& error) {
     const Destination& destination = context_.destinations[job.destination];
     const std::string part = job.part;
     const std::string path = job.file.path;
-    const bool may_resume = job.file.attributes.size > kPieceBytes && error.code != ESTALE;
+    const bool may_resume = job.file.attributes.size > kPieceBytes && error.code != ESTALE && error.code != EILSEQ;
     if (error.code == ESTALE && try_new_version(job)) {
         static_cast<void>(::unlinkat(destination.parts(), part.c_str(), 0));
         return;

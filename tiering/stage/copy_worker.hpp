@@ -17,6 +17,7 @@
 #include "tiering/stage/memory_space.hpp"
 #include "tiering/stage/plan.hpp"
 #include "tiering/stage/reporter.hpp"
+#include "tiering/stage/source_digest.hpp"
 #include "tiering/stage/stop_flag.hpp"
 
 namespace tierfs::stage {
@@ -58,6 +59,7 @@ struct CopyContext {
     Reporter& reporter;
     const StopFlag& stop;
     bool use_ring = true;
+    bool check_md5 = false;  ///< of sources whose versions are one
 };
 
 /// Takes jobs until there are none. Of a large file it reads pieces of kPieceBytes ahead as far as its memory
@@ -84,6 +86,7 @@ class CopyWorker {
         std::uint64_t next = 0;    ///< what is asked for next
         unsigned reads = 0, writes = 0;
         ContentSums sums;
+        std::optional<SourceDigest> digest;
         std::optional<Error> error;
         [[nodiscard]] std::uint64_t size() const { return job.file.attributes.size; }
         [[nodiscard]] bool is_asked() const { return next >= size() || error; }

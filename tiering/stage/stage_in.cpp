@@ -249,7 +249,7 @@ Result<void> StageIn::copy(Plan plan) {
     totals.bytes_kept = plan.kept_bytes;
     JobQueue queue(std::move(plan.copies));
     const CopyContext context{*origin_, source_,   destinations_, journals_,         committers_,
-                              queue,    reporter_, stop_,         options_.use_ring};
+                              queue,    reporter_, stop_,         options_.use_ring, options_.check_md5};
     const unsigned threads =
         std::min({kMostThreads, options_.workers, 2 * std::max(1U, std::thread::hardware_concurrency())});
     const std::size_t memory = kChunkBytes * (options_.workers / threads);

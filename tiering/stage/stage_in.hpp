@@ -22,6 +22,7 @@ struct StageOptions {
     bool only_plan = false;
     unsigned workers = 16;  ///< each has memory for one chunk, and that is what a kill can cost it
     bool use_ring = true;
+    bool check_md5 = false;  ///< SourceDigest
 };
 
 /// The exit status: 0 when everything is staged, 1 otherwise; what was wrong has been reported. Safe to kill
