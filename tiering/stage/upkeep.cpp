@@ -5,9 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
+#include <thread>
 
 #include "config/units.hpp"
 #include "tiering/stage/farm.hpp"
@@ -165,6 +166,17 @@ Result<void> evict(const std::string& folder, const EvictOptions& options, Repor
     return {};
 }
 
+/// XFS gives the blocks of removed files back a moment later, in the background.
+void await_space(int fd, std::uint64_t wanted, const StopFlag& stop) {
+    constexpr std::chrono::milliseconds kLook{20};
+    constexpr int kLooks = 150;
+    for (int i = 0; i < kLooks && !stop.requested(); ++i) {
+        const auto space = space_of(fd);
+        if (!space || space->available >= wanted) return;
+        std::this_thread::sleep_for(kLook);
+    }
+}
+
 /// The datasets of a root.
 std::vector<std::string> datasets_below(const std::string& root) {
     std::vector<std::string> found;
@@ -266,10 +278,16 @@ int stage_gc(const std::vector<std::string>& roots, const KeepFree& free, const 
         for (const auto& dataset : datasets) {
             if (is_enough() || stop.requested()) break;
             if (is_pinned(dataset)) continue;
-            if (const auto seen = look_at(dataset, stop); seen && options.dry_run)
-                promised += bytes_of(seen->manifest());
-            const auto done = evict(dataset, options, reporter, stop);
-            if (!done) reporter.warning(done.error().message);
+            const auto seen = look_at(dataset, stop);
+            const std::uint64_t bytes = seen ? bytes_of(seen->manifest()) : 0;
+            const auto before = space_of(fd.get());
+            if (auto done = evict(dataset, options, reporter, stop); !done) {
+                reporter.warning(done.error().message);
+            } else if (options.dry_run) {
+                promised += bytes;
+            } else if (before) {
+                await_space(fd.get(), before->available + bytes, stop);
+            }
         }
         if (is_enough()) continue;
         reporter.error(root + ": not as much is free as was asked for, and all else is pinned or in use");
