@@ -256,7 +256,7 @@ int stage_evict(const std::vector<std::string>& folders, const EvictOptions& opt
     return status;
 }
 
-int stage_gc(const std::vector<std::string>& roots, const KeepFree& free, const EvictOptions& options,
+int stage_gc(const std::vector<std::string>& roots, const KeepFree& wanted, const EvictOptions& options,
              Reporter& reporter, const StopFlag& stop) {
     int status = 0;
     for (const auto& root : roots) {
@@ -273,7 +273,7 @@ int stage_gc(const std::vector<std::string>& roots, const KeepFree& free, const 
         std::uint64_t promised = 0;  // of a dry run
         const auto is_enough = [&] {
             const auto space = space_of(fd.get());
-            return space && space->available + promised >= free.of(space->total);
+            return space && space->available + promised >= wanted.of(space->total);
         };
         for (const auto& dataset : datasets) {
             if (is_enough() || stop.requested()) break;
