@@ -33,7 +33,8 @@ struct Request {
 
 void add_options(CLI::App& command, Request& request) {
     StageOptions& options = request.options;
-    command.add_option("SOURCE", request.source, "s3://BUCKET[/PREFIX], a directory, or file:///DIR")->required();
+    command.add_option("SOURCE", request.source, "s3://BUCKET[/PREFIX], a directory, or file:///DIR")
+        ->required();
     command.add_option("DEST", options.destinations, "Folders on XFS or ext4; files go where most is free")
         ->required();
     command
@@ -48,7 +49,8 @@ void add_options(CLI::App& command, Request& request) {
                     "NUMA node: its devices are filled first, the others only when these are full")
         ->check(CLI::Range(0, 4095));
     command.add_option("--shard", request.shard, "I/N: only the Ith of N parts of the files, for job arrays");
-    command.add_flag("--delete", options.plan.remove_vanished, "Remove staged files that the source lacks now");
+    command.add_flag("--delete", options.plan.remove_vanished,
+                     "Remove staged files that the source lacks now");
     command.add_flag("--overwrite", options.plan.overwrite,
                      "Replace files in DEST that are not of tierfs-stage or were changed");
     request.report.add_to(command);
@@ -76,7 +78,8 @@ int run(Request& request, bool only_plan) {
 }  // namespace
 
 void add_plan(CLI::App& app, int& status) {
-    CLI::App* const command = app.add_subcommand("plan", "Show what `in` would copy, keep and remove, and where");
+    CLI::App* const command =
+        app.add_subcommand("plan", "Show what `in` would copy, keep and remove, and where");
     const auto request = std::make_shared<Request>();
     add_options(*command, *request);
     command->callback([request, &status] { status = run(*request, true); });
@@ -84,7 +87,8 @@ void add_plan(CLI::App& app, int& status) {
 
 void add_in(CLI::App& app, int& status) {
     CLI::App* const command = app.add_subcommand(
-        "in", "Copy a dataset into DEST; the same command goes on after an interruption, or copies what changed");
+        "in",
+        "Copy a dataset into DEST; the same command goes on after an interruption, or copies what changed");
     const auto request = std::make_shared<Request>();
     add_options(*command, *request);
     const auto dry_run = std::make_shared<bool>(false);
@@ -92,7 +96,9 @@ void add_in(CLI::App& app, int& status) {
     command->add_flag("--wait", request->options.wait, "Wait for another tierfs-stage that works in DEST");
     command->add_flag("--force-unsuitable", request->options.force_unsuitable,
                       "Stage on other file systems than XFS and ext4 too");
-    command->add_option("--workers", request->options.workers, "Pieces of memory of 16 MiB; at most that is lost by a kill")
+    command
+        ->add_option("--workers", request->options.workers,
+                     "Pieces of memory of 16 MiB; at most that is lost by a kill")
         ->capture_default_str()
         ->check(CLI::Range(1U, 1024U));
     command->add_flag("--check-md5", request->options.check_md5,

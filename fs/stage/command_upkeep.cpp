@@ -61,12 +61,12 @@ void add_evict(CLI::App& app, int& status) {
 
 void add_gc(CLI::App& app, int& status) {
     const auto request = std::make_shared<Request>();
-    CLI::App& command =
-        add(app, status, "gc", "Evict the datasets below DEST that were used longest ago, until enough is free",
-            request, [](Request& asked, Reporter& reporter, const StopFlag& stop) {
-                const KeepFree wanted = must(parse_keep_free(asked.free), "--free");
-                return stage_gc(asked.folders, wanted, asked.evict, reporter, stop);
-            });
+    CLI::App& command = add(app, status, "gc",
+                            "Evict the datasets below DEST that were used longest ago, until enough is free",
+                            request, [](Request& asked, Reporter& reporter, const StopFlag& stop) {
+                                const KeepFree wanted = must(parse_keep_free(asked.free), "--free");
+                                return stage_gc(asked.folders, wanted, asked.evict, reporter, stop);
+                            });
     command.add_option("--free", request->free, "SIZE or PERCENT that is to be free")->capture_default_str();
     command.add_flag("--dry-run", request->evict.dry_run, "Only say what would go");
 }

@@ -56,7 +56,8 @@ Result<FileDescriptor> open_direct(int folder, const std::string& name) {
     return fd;
 }
 
-Result<std::string> compare_content(int fd, const ManifestRecord& record, const std::function<bool()>& stopped,
+Result<std::string> compare_content(int fd, const ManifestRecord& record,
+                                    const std::function<bool()>& stopped,
                                     const std::function<void(std::uint64_t)>& progress) {
     struct stat status {};
     if (::fstat(fd, &status) != 0) return fail(system_error(errno, "fstat"));
@@ -68,9 +69,8 @@ Result<std::string> compare_content(int fd, const ManifestRecord& record, const 
     while (sums.bytes() < record.size) {
         if (stopped()) return fail(ECANCELED, "stopped");
         const std::uint64_t wanted = std::min<std::uint64_t>(record.size - sums.bytes(), buffer.size());
-        const ssize_t got =
-            TIERFS_FAULT_CALL("stage.read", ::pread(fd, buffer.data(), buffer.size(),
-                                                    static_cast<off_t>(sums.bytes())));
+        const ssize_t got = TIERFS_FAULT_CALL(
+            "stage.read", ::pread(fd, buffer.data(), buffer.size(), static_cast<off_t>(sums.bytes())));
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return "it cannot be read: " + system_error(errno, "read").message;
         if (static_cast<std::uint64_t>(got) < wanted) return "it became shorter";

@@ -48,7 +48,8 @@ Result<FileDescriptor> open_direct(int folder, const std::string& name);
 
 /// Reads the file and compares with the record: "" when all is as recorded, else what is not. `stopped` is
 /// asked now and then (ECANCELED); `progress` hears of bytes read.
-Result<std::string> compare_content(int fd, const ManifestRecord& record, const std::function<bool()>& stopped,
+Result<std::string> compare_content(int fd, const ManifestRecord& record,
+                                    const std::function<bool()>& stopped,
                                     const std::function<void(std::uint64_t)>& progress = {});
 
 }  // namespace tierfs::stage

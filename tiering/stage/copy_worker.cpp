@@ -79,7 +79,7 @@ void CopyWorker::run() {
 
 void CopyWorker::fill() {
     for (auto file = active_.begin(); file != active_.end();) {
-        File& one = *file++;  // it may end and go
+        File& one = *file++;                       // it may end and go
         if (pump(one) && !one.is_asked()) return;  // no memory now
     }
     while (active_.size() < kMostFiles && !stopping()) {
@@ -194,8 +194,8 @@ bool CopyWorker::pump(File& file) {
 bool CopyWorker::read_from_part(File& file, Piece& piece) {
     const auto mark = file.job.unfinished.pieces.find(piece.offset);
     if (mark == file.job.unfinished.pieces.end() || mark->second.length != piece.length) return false;
-    const ssize_t got = ::pread(file.fd.get(), piece.memory.data(), piece.memory.size(),
-                                static_cast<off_t>(piece.offset));
+    const ssize_t got =
+        ::pread(file.fd.get(), piece.memory.data(), piece.memory.size(), static_cast<off_t>(piece.offset));
     return got >= 0 && static_cast<std::size_t>(got) >= piece.length;
 }
 
@@ -289,8 +289,8 @@ void CopyWorker::on_write(const WriteDone& done) {
     const CopyJob& job = file.job;
     if (done.code != 0) {
         if (!file.error) {
-            file.error = system_error(
-                done.code, "writing in " + context_.destinations[job.destination].path());
+            file.error =
+                system_error(done.code, "writing in " + context_.destinations[job.destination].path());
         }
     } else {
         context_.reporter.totals().bytes_done += one.mark.length;
@@ -341,8 +341,10 @@ Result<void> CopyWorker::give_final_look(File& file, ManifestRecord& record) {
 
 void CopyWorker::complete(File& file) {
     if (file.digest && !file.digest->matches()) {
-        file.error = Error{EILSEQ, "its bytes do not have the MD5 that its ETag says (where objects are encrypted with "
-                                   "a key of KMS, the ETag is no MD5)"};
+        file.error =
+            Error{EILSEQ,
+                  "its bytes do not have the MD5 that its ETag says (where objects are encrypted with "
+                  "a key of KMS, the ETag is no MD5)"};
         return;
     }
     file.sums.end();
@@ -390,7 +392,8 @@ void CopyWorker::give_up(CopyJob job, const Error& error) {
     const Destination& destination = context_.destinations[job.destination];
     const std::string part = job.part;
     const std::string path = job.file.path;
-    const bool may_resume = job.file.attributes.size > kPieceBytes && error.code != ESTALE && error.code != EILSEQ;
+    const bool may_resume =
+        job.file.attributes.size > kPieceBytes && error.code != ESTALE && error.code != EILSEQ;
     if (error.code == ESTALE && try_new_version(job)) {
         static_cast<void>(::unlinkat(destination.parts(), part.c_str(), 0));
         return;

@@ -53,8 +53,8 @@ struct CopyContext {
     Origin& origin;
     const std::string& source;
     const std::vector<Destination>& destinations;
-    const std::vector<Journal>& journals;                      ///< one a destination
-    const std::vector<std::unique_ptr<Committer>>& committers; ///< one a destination
+    const std::vector<Journal>& journals;                       ///< one a destination
+    const std::vector<std::unique_ptr<Committer>>& committers;  ///< one a destination
     JobQueue& queue;
     Reporter& reporter;
     const StopFlag& stop;

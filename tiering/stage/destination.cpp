@@ -202,8 +202,7 @@ void Destination::remove_strange_parts() const {
     if (!shard_.is_whole()) return;  // they may be another shard's
     std::error_code error;
     for (const char folder : kPartFolders) {
-        for (const auto& entry :
-             std::filesystem::directory_iterator(books() + "/parts/" + folder, error)) {
+        for (const auto& entry : std::filesystem::directory_iterator(books() + "/parts/" + folder, error)) {
             const std::string name = std::string(1, folder) + "/" + entry.path().filename().string();
             if (!found_.parts.contains(name) && !found_.whole.contains(name))
                 static_cast<void>(::unlinkat(parts_.get(), name.c_str(), 0));

@@ -36,12 +36,12 @@ enum class FinalState : std::uint8_t {
 class Destination {
   public:
     struct Options {
-        bool create = false;      ///< make the folder and its books
-        bool peek = false;        ///< only look, also where nothing is staged or the folder is absent
-        bool lock = true;         ///< false: only look (plan, status, verify)
-        bool wait = false;        ///< for the lock
+        bool create = false;  ///< make the folder and its books
+        bool peek = false;    ///< only look, also where nothing is staged or the folder is absent
+        bool lock = true;     ///< false: only look (plan, status, verify)
+        bool wait = false;    ///< for the lock
         Shard shard;
-        std::string source;       ///< of the manifest made with `create`
+        std::string source;  ///< of the manifest made with `create`
     };
 
     /// ENOENT without books and without `create`; EWOULDBLOCK for the lock; EINVAL for a manifest or journal

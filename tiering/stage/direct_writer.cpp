@@ -55,8 +55,7 @@ void DirectWriter::wake() const {
     static_cast<void>(!::write(wakes_.get(), &one, sizeof one));
 }
 
-void DirectWriter::write(int fd, std::span<const std::byte> data, std::uint64_t offset,
-                         std::uint64_t token) {
+void DirectWriter::write(int fd, std::span<const std::byte> data, std::uint64_t offset, std::uint64_t token) {
     const Write one{fd, data, offset};
     writes_.emplace(token, one);
     if (const int code = TIERFS_FAULT("stage.write"); code != 0) return end(token, code);

@@ -32,7 +32,8 @@ std::string target_of(int folder, const std::string& name) {
 
 }  // namespace
 
-Result<void> link_into_farm(const std::string& farm, const std::string& path, const std::string& destination) {
+Result<void> link_into_farm(const std::string& farm, const std::string& path,
+                            const std::string& destination) {
     const auto root = open_farm(farm);
     if (!root) return fail(root.error());
     bool made = false;

@@ -37,7 +37,8 @@ bool take_line(const std::string& line, JournalContents& contents) {
         contents.parts.insert_or_assign(part, std::move(file));
         return true;
     }
-    const PieceMark mark{fields.number("offset"), static_cast<std::uint32_t>(fields.number("length", UINT32_MAX)),
+    const PieceMark mark{fields.number("offset"),
+                         static_cast<std::uint32_t>(fields.number("length", UINT32_MAX)),
                          static_cast<std::uint32_t>(fields.hex("crc32c", 8))};
     if (!fields.good()) return false;
     const auto found = contents.parts.find(part);
@@ -90,10 +91,8 @@ Result<void> Journal::begin(const std::string& part, const UnfinishedPart& file)
 }
 
 Result<void> Journal::piece(const std::string& part, const PieceMark& mark) const {
-    const Json json = {{"part", part},
-                       {"offset", mark.offset},
-                       {"length", mark.length},
-                       {"crc32c", to_hex(mark.crc32c, 8)}};
+    const Json json = {
+        {"part", part}, {"offset", mark.offset}, {"length", mark.length}, {"crc32c", to_hex(mark.crc32c, 8)}};
     return append(json.dump() + "\n");
 }
 

@@ -43,8 +43,9 @@ Result<void> write_whole(const std::string& path, const std::string& text, bool 
         if (auto written = write_all(fd.get(), text); !written) return fail(written.error().within(beside));
         if (::fsync(fd.get()) != 0) return fail(system_error(errno, beside));
     }
-    const int renamed = replace ? ::rename(beside.c_str(), path.c_str())
-                                : ::renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE);
+    const int renamed = replace
+                            ? ::rename(beside.c_str(), path.c_str())
+                            : ::renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE);
     if (renamed != 0) {
         const int code = errno;
         static_cast<void>(::unlink(beside.c_str()));
@@ -88,14 +89,17 @@ bool is_clean_path(std::string_view path) {
     while (true) {
         const auto slash = path.find('/');
         const auto component = path.substr(0, slash);
-        if (component.empty() || component == "." || component == ".." || component.size() > 255) return false;
+        if (component.empty() || component == "." || component == ".." || component.size() > 255)
+            return false;
         if (slash == std::string_view::npos) return true;
         path.remove_prefix(slash + 1);
     }
 }
 
 std::string to_line(const ManifestHeader& header) {
-    Json json = {{"format", std::string(kManifestFormat)}, {"version", kManifestVersion}, {"created_by", header.created_by}};
+    Json json = {{"format", std::string(kManifestFormat)},
+                 {"version", kManifestVersion},
+                 {"created_by", header.created_by}};
     put_text(json, "source", header.source);
     for (const auto& [name, value] : header.more)
         if (!json.contains(name)) put_text(json, name, value);

@@ -38,7 +38,8 @@ Result<KeepFree> parse_keep_free(const std::string& text) {
     if (text.ends_with('%')) {
         const char* const end = text.data() + text.size() - 1;
         const auto read = std::from_chars(text.data(), end, keep.percent);
-        if (read.ec == std::errc() && read.ptr == end && keep.percent >= 0 && keep.percent < kPercent) return keep;
+        if (read.ec == std::errc() && read.ptr == end && keep.percent >= 0 && keep.percent < kPercent)
+            return keep;
         return fail(EINVAL, "a share to keep free is 0% to 99%; found '" + text + "'");
     }
     auto bytes = parse_size(text);

@@ -27,9 +27,9 @@ Result<KeepFree> parse_keep_free(const std::string& text);
 class Placement {
   public:
     struct Device {
-        std::string id;             ///< of the file system: folders of one share its space
-        std::uint64_t room = 0;     ///< bytes that may be used
-        bool is_near = true;        ///< at the wanted NUMA node
+        std::string id;          ///< of the file system: folders of one share its space
+        std::uint64_t room = 0;  ///< bytes that may be used
+        bool is_near = true;     ///< at the wanted NUMA node
     };
 
     /// One device a destination, in their order.

@@ -53,7 +53,8 @@ class Planner {
         std::set<std::string_view> there;
         for (const SourceFile* file : files) there.insert(file->path);
         for (const auto& [path, known] : known_) {
-            if (there.contains(path) || shard_of(path, options_.shard.count) != options_.shard.number) continue;
+            if (there.contains(path) || shard_of(path, options_.shard.count) != options_.shard.number)
+                continue;
             plan_.removals.push_back({known.destination, path, false});
         }
     }
@@ -111,7 +112,8 @@ class Planner {
             job.is_whole = true;
             job.under_final_name = now == FinalState::staged;
             const ManifestRecord* const old = destinations_[i].record_of(job.file.path);
-            const bool may_go = old != nullptr && destinations_[i].state_of(job.file.path) == FinalState::staged;
+            const bool may_go =
+                old != nullptr && destinations_[i].state_of(job.file.path) == FinalState::staged;
             job.replaces = options_.overwrite || may_go;
             if (now != FinalState::absent && now != FinalState::staged && !job.replaces) return false;
             plan_.resumed_bytes += job.record.size;
@@ -143,11 +145,10 @@ class Planner {
                 job.replaces = true;
                 continue;
             }
-            plan_.problems.push_back(
-                "'" + printable(path) + "' in " + destinations_[i].path() +
-                (state == FinalState::changed ? " was changed since it was staged"
-                                              : " is not of tierfs-stage") +
-                ": left alone (--overwrite replaces it)");
+            plan_.problems.push_back("'" + printable(path) + "' in " + destinations_[i].path() +
+                                     (state == FinalState::changed ? " was changed since it was staged"
+                                                                   : " is not of tierfs-stage") +
+                                     ": left alone (--overwrite replaces it)");
             return false;
         }
         std::optional<std::size_t> place;
@@ -159,14 +160,16 @@ class Planner {
             if (part != parts.end() && fits(part->second, job.file)) place = i;
         }
         // A file stays on its device: the copy that it replaces makes room there.
-        if (!place && known.record != nullptr && placement_.take(known.destination, size)) place = known.destination;
+        if (!place && known.record != nullptr && placement_.take(known.destination, size))
+            place = known.destination;
         if (!place) place = placement_.place(size);
         if (!place) {
             plan_.lacking_bytes += Placement::cost_of(size);
             return false;
         }
         job.destination = *place;
-        job.replaces = job.replaces || options_.overwrite || (known.record != nullptr && known.destination == *place);
+        job.replaces =
+            job.replaces || options_.overwrite || (known.record != nullptr && known.destination == *place);
         // It moves to another device: the old copy goes.
         if (known.record != nullptr && known.destination != *place)
             plan_.removals.push_back({known.destination, path, true});
@@ -213,10 +216,10 @@ Result<Plan> make_plan(const SourceTree& tree, const std::string& source,
         auto space = space_of(destination.root());
         if (!space) return fail(space.error().within(destination.path()));
         const std::uint64_t keep = options.keep_free.of(space->total);
-        const bool is_near = options.gpu_affinity < 0 ||
-                             numa_node_of(destination.facts().device) == options.gpu_affinity;
-        devices.push_back({destination.facts().device,
-                           space->available > keep ? space->available - keep : 0, is_near});
+        const bool is_near =
+            options.gpu_affinity < 0 || numa_node_of(destination.facts().device) == options.gpu_affinity;
+        devices.push_back(
+            {destination.facts().device, space->available > keep ? space->available - keep : 0, is_near});
     }
     return Planner(source, destinations, options, Placement(devices)).run(tree);
 }

@@ -16,11 +16,11 @@ namespace tierfs::stage {
 struct CopyJob {
     SourceFile file;
     std::size_t destination = 0;
-    std::string part;            ///< part_name()
-    bool replaces = false;       ///< something may lie under the final name, and it may go
-    UnfinishedPart unfinished;   ///< pieces that need not be copied again
-    bool is_whole = false;       ///< `record` was written whole by an earlier run; only its name is missing,
-    ManifestRecord record;       ///< or its record
+    std::string part;           ///< part_name()
+    bool replaces = false;      ///< something may lie under the final name, and it may go
+    UnfinishedPart unfinished;  ///< pieces that need not be copied again
+    bool is_whole = false;      ///< `record` was written whole by an earlier run; only its name is missing,
+    ManifestRecord record;      ///< or its record
     bool under_final_name = false;
     unsigned attempts = 0;
 };
@@ -42,12 +42,13 @@ struct Removal {
 struct Plan {
     std::vector<CopyJob> copies;  ///< large files first, the largest of all in front
     std::vector<Removal> removals;
-    std::map<std::string, std::size_t> places;  ///< of all files that are or will be staged: for the link farm
+    std::map<std::string, std::size_t>
+        places;  ///< of all files that are or will be staged: for the link farm
     std::uint64_t kept_files = 0, kept_bytes = 0;
     std::uint64_t copy_bytes = 0;  ///< of copies, resumed ones too
     std::uint64_t resumed_bytes = 0;
     std::uint64_t need_bytes = 0, lacking_bytes = 0;  ///< of room; lacking: no device has it
-    std::vector<std::string> problems;  ///< files that cannot be staged; the rest can
+    std::vector<std::string> problems;                ///< files that cannot be staged; the rest can
     std::vector<std::string> remarks;
     std::vector<std::pair<std::size_t, std::string>> stale_parts;  ///< of versions that are no more
 };

@@ -37,9 +37,9 @@ struct Space {
 };
 Result<Space> space_of(int fd);
 
-/// Makes a file for `size` bytes that a writer fills with direct I/O: the extent size hint first, as it must be
-/// set before the first extent; then preallocated to the next multiple of 4 KiB, so that no write extends the
-/// file (XFS runs those one after the other). Mode 0600. EEXIST when the name is taken; ENOSPC removes it
+/// Makes a file for `size` bytes that a writer fills with direct I/O: the extent size hint first, as it must
+/// be set before the first extent; then preallocated to the next multiple of 4 KiB, so that no write extends
+/// the file (XFS runs those one after the other). Mode 0600. EEXIST when the name is taken; ENOSPC removes it
 /// again. `direct` says whether it could be opened with O_DIRECT (tmpfs of old kernels cannot).
 struct NewFile {
     FileDescriptor fd;

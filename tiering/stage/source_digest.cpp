@@ -13,8 +13,7 @@ constexpr std::size_t kDigits = 32;
 
 }  // namespace
 
-SourceDigest::SourceDigest(std::string wanted)
-    : wanted_(std::move(wanted)), context_(::EVP_MD_CTX_new()) {
+SourceDigest::SourceDigest(std::string wanted) : wanted_(std::move(wanted)), context_(::EVP_MD_CTX_new()) {
     if (!context_ || ::EVP_DigestInit_ex(context_.get(), ::EVP_md5(), nullptr) != 1) throw std::bad_alloc();
 }
 

@@ -11,9 +11,9 @@
 
 namespace tierfs::stage {
 
-/// An ETag of 32 hexadecimal digits is the MD5 of an object that was put whole and not encrypted with a key of
-/// KMS (Amazon S3, "Checking object integrity"). Whether it was so encrypted the ETag does not tell: so who
-/// uses this must have been asked to. Movable; not thread-safe.
+/// An ETag of 32 hexadecimal digits is the MD5 of an object that was put whole and not encrypted with a key
+/// of KMS (Amazon S3, "Checking object integrity"). Whether it was so encrypted the ETag does not tell: so
+/// who uses this must have been asked to. Movable; not thread-safe.
 class SourceDigest {
   public:
     /// Nothing when the version is no such ETag.

@@ -41,8 +41,8 @@ class StageIn {
         : options_(options), reporter_(reporter), stop_(stop) {}
 
     Result<void> run();
-    /// After run(): lets go of the source. true: it holds threads within the kernel and never lets them go, so
-    /// that the process can only be left at once.
+    /// After run(): lets go of the source. true: it holds threads within the kernel and never lets them go,
+    /// so that the process can only be left at once.
     bool close() {
         if (!origin_) return false;
         origin_->stop();
@@ -87,7 +87,8 @@ Result<void> StageIn::check_destination(const Destination& destination) const {
     if (destination.facts().is_suitable() || options_.only_plan) return check_dataset(destination);
     const std::string why = destination.path() + " is on " + destination.facts().name +
                             ": only XFS and ext4 hold files that GPUDirect Storage reads directly";
-    if (!options_.force_unsuitable) return fail(EOPNOTSUPP, why + " (--force-unsuitable stages all the same)");
+    if (!options_.force_unsuitable)
+        return fail(EOPNOTSUPP, why + " (--force-unsuitable stages all the same)");
     reporter_.warning(why);
     return check_dataset(destination);
 }
@@ -152,11 +153,11 @@ void StageIn::report(const Plan& plan) {
         place["device"] = destinations_[i].facts().device;
         place["file_system"] = destinations_[i].facts().name;
         places.push_back(std::move(place));
-        reporter_.say(destinations_[i].path() + " (" + destinations_[i].facts().name + "): " +
-                      std::to_string(by_destination[i].first) + " files, " +
+        reporter_.say(destinations_[i].path() + " (" + destinations_[i].facts().name +
+                      "): " + std::to_string(by_destination[i].first) + " files, " +
                       format_size(by_destination[i].second));
     }
-    Json members = {{"copy_files", plan.copies.size()},   {"copy_bytes", plan.copy_bytes},
+    Json members = {{"copy_files", plan.copies.size()},    {"copy_bytes", plan.copy_bytes},
                     {"resumed_bytes", plan.resumed_bytes}, {"keep_files", plan.kept_files},
                     {"keep_bytes", plan.kept_bytes},       {"remove_files", plan.removals.size()},
                     {"need_bytes", plan.need_bytes},       {"lacking_bytes", plan.lacking_bytes},
@@ -261,8 +262,7 @@ Result<void> StageIn::copy(Plan plan) {
     for (auto& thread : running) thread.join();
     for (auto& committer : committers_) committer->finish();
     reporter_.end_progress();
-    if (stop_.requested())
-        return fail(ECANCELED, "stopped: the same command goes on where this one ended");
+    if (stop_.requested()) return fail(ECANCELED, "stopped: the same command goes on where this one ended");
     if (totals.files_failed == 0) return remove(plan.removals, true);
     return {};
 }

@@ -182,7 +182,8 @@ std::vector<std::string> datasets_below(const std::string& root) {
     std::vector<std::string> found;
     const auto add = [&](const std::filesystem::path& folder) {
         std::error_code error;
-        if (std::filesystem::exists(folder / kBooks / "manifest.jsonl", error)) found.push_back(folder.string());
+        if (std::filesystem::exists(folder / kBooks / "manifest.jsonl", error))
+            found.push_back(folder.string());
     };
     add(root);
     std::error_code error;
@@ -218,7 +219,8 @@ int stage_pin(const std::vector<std::string>& folders, const std::string& reason
             continue;
         }
         const std::string path = pin_path(destination->path());
-        const FileDescriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+        const FileDescriptor fd(
+            ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
         auto written = fd ? write_all(fd.get(), reason + "\n") : fail(system_error(errno, path));
         if (written && ::fsync(fd.get()) != 0) written = fail(system_error(errno, path));
         if (!written) {

@@ -43,8 +43,8 @@ int stage_evict(const std::vector<std::string>& folders, const EvictOptions& opt
                 const StopFlag& stop);
 
 /// Evicts datasets directly below the folders `roots` (or the roots themselves), those used longest ago
-/// first, until `wanted` is free on the file system of each. Pinned ones and those at work stay. Status 1 when
-/// that was not enough.
+/// first, until `wanted` is free on the file system of each. Pinned ones and those at work stay. Status 1
+/// when that was not enough.
 int stage_gc(const std::vector<std::string>& roots, const KeepFree& wanted, const EvictOptions& options,
              Reporter& reporter, const StopFlag& stop);
 

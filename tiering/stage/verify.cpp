@@ -88,7 +88,8 @@ Result<void> remove_bad(const Destination& destination, std::vector<ManifestReco
     auto writer = ManifestWriter::open(destination.manifest_path(), destination.manifest().header);
     if (!writer) return fail(writer.error());
     for (auto& record : bad) {
-        if (auto removed = remove_below(destination.root(), record.path); !removed && removed.error().code != ENOENT)
+        if (auto removed = remove_below(destination.root(), record.path);
+            !removed && removed.error().code != ENOENT)
             return removed;
         record.state = RecordState::removed;
         record.crc32c.clear();

@@ -48,11 +48,12 @@ TEST(StageJournal, TornAndForgedLinesAreLeftOut) {
     }
     const std::string begun = folder.read("j");
     const std::string head = R"({"part":")" + part + R"(",)";
-    const std::string forged = head + R"("offset":50,"length":51,"crc32c":"00000000"})" + "\n" +  // beyond the end
-                               head + R"("offset":-1,"length":5,"crc32c":"00000000"})" + "\n" +
-                               head + R"("offset":0,"length":0,"crc32c":"00000000"})" + "\n" +
-                               R"({"part":"../../etc","path":"x","source_version":"","size":1})" + "\n" +
-                               R"({"part":"0/ab.part","offset":0,"length":1,"crc32c":"00000000"})" + "\n" + "junk\n";
+    const std::string forged =
+        head + R"("offset":50,"length":51,"crc32c":"00000000"})" + "\n" +  // beyond the end
+        head + R"("offset":-1,"length":5,"crc32c":"00000000"})" + "\n" + head +
+        R"("offset":0,"length":0,"crc32c":"00000000"})" + "\n" +
+        R"({"part":"../../etc","path":"x","source_version":"","size":1})" + "\n" +
+        R"({"part":"0/ab.part","offset":0,"length":1,"crc32c":"00000000"})" + "\n" + "junk\n";
     folder.write("j", begun + forged + head + R"("offset":0,"len)");
     JournalContents contents;
     ASSERT_TRUE(contents.load(folder / "j"));

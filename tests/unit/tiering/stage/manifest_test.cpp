@@ -82,7 +82,8 @@ TEST(StageManifest, TheLastRecordOfAPathCounts) {
     auto newer = record_of("a", 7);
     auto removed = record_of("b");
     removed.state = RecordState::removed;
-    const std::vector<ManifestRecord> records = {record_of("a"), record_of("b"), newer, removed, record_of("c")};
+    const std::vector<ManifestRecord> records = {record_of("a"), record_of("b"), newer, removed,
+                                                 record_of("c")};
     ASSERT_TRUE(writer->append(records));
     ASSERT_TRUE(writer->sync());
     const auto loaded = Manifest::load(folder / "m");
@@ -120,7 +121,8 @@ TEST(StageManifest, DamageIsSaidWithItsPlace) {
     EXPECT_NE(loaded.error().message.find("m:2: "), std::string::npos) << loaded.error().message;
     folder.write("m", "");
     EXPECT_FALSE(Manifest::load(folder / "m"));
-    folder.write("m", R"({"format":"tierfs-stage-manifest","version":2,"source":"","created_by":""})" "\n");
+    folder.write("m", R"({"format":"tierfs-stage-manifest","version":2,"source":"","created_by":""})"
+                      "\n");
     EXPECT_NE(Manifest::load(folder / "m").error().message.find("version 2"), std::string::npos);
     EXPECT_EQ(Manifest::load(folder / "none").error().code, ENOENT);
     EXPECT_EQ(Manifest::load(folder.path().string()).error().code, EISDIR);

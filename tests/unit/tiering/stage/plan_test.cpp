@@ -117,8 +117,8 @@ TEST_F(StagePlan, ForeignAndChangedFilesAreProblems) {
 
 TEST_F(StagePlan, LargeFilesComeFirst) {
     open();
-    const Plan made =
-        plan({source_file("a", 1), source_file("b", kHintFrom), source_file("c", 2), source_file("d", kHintFrom + 1)});
+    const Plan made = plan({source_file("a", 1), source_file("b", kHintFrom), source_file("c", 2),
+                            source_file("d", kHintFrom + 1)});
     ASSERT_EQ(made.copies.size(), 4U);
     EXPECT_EQ(made.copies[0].file.path, "d");
     EXPECT_EQ(made.copies[1].file.path, "b");

@@ -17,8 +17,9 @@ TEST(StageSourceDigest, KnowsAnMd5WhenItSeesOne) {
         other->add(std::as_bytes(std::span(abc)).first(2));
         EXPECT_FALSE(other->matches());
     }
-    for (const char* version : {"", "\"\"", "900150983cd24fb0d6963f7d28e17f72-2", "\"5f0a-64\"", "12:34:56:78",
-                                "900150983cd24fb0d6963f7d28e17f7X", "W/\"900150983cd24fb0d6963f7d28e17f72\""})
+    for (const char* version :
+         {"", "\"\"", "900150983cd24fb0d6963f7d28e17f72-2", "\"5f0a-64\"", "12:34:56:78",
+          "900150983cd24fb0d6963f7d28e17f7X", "W/\"900150983cd24fb0d6963f7d28e17f72\""})
         EXPECT_FALSE(SourceDigest::of(version)) << version;
 }
 
