@@ -165,17 +165,17 @@ void StageIn::report(const Plan& plan) {
     put_text(members, "source", source_);
     double rate = 0;
     for (const auto& destination : destinations_) rate += last_rate(destination);
-    std::string time;
+    std::string estimate;
     if (rate > 0) {
         const double seconds = static_cast<double>(plan.copy_bytes - plan.resumed_bytes) / rate;
         members["seconds_estimate"] = seconds;
-        time = "; about " + std::to_string(static_cast<long>(seconds) + 1) + " s at the rate of the last run";
+        estimate = "; about " + std::to_string(static_cast<long>(seconds) + 1) + " s at the rate of the last run";
     }
     reporter_.event("plan", std::move(members));
     reporter_.say("copy " + std::to_string(plan.copies.size()) + " files, " + format_size(plan.copy_bytes) +
                   " (" + format_size(plan.resumed_bytes) + " of it are there already); keep " +
                   std::to_string(plan.kept_files) + " files, " + format_size(plan.kept_bytes) + "; remove " +
-                  std::to_string(plan.removals.size()) + " files" + time);
+                  std::to_string(plan.removals.size()) + " files" + estimate);
 }
 
 /// The record becomes that of its removal. false: it is not ours to remove.
