@@ -1,0 +1,32 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "config/fault_point.hpp"
+#include "fs/stage/command.hpp"
+
+int main(int argc, char** argv) {
+    using namespace tierfs::stage;
+    CLI::App app("tierfs-stage writes copies of datasets in the shape that GPUDirect Storage reads best.",
+                 "tierfs-stage");
+    app.set_version_flag("--version", TIERFS_VERSION);
+    app.require_subcommand(1);
+    int status = 0;
+    try {
+        add_plan(app, status);
+        add_in(app, status);
+        add_upkeep(app, status);
+#if TIERFS_TEST_POINTS
+        if (const auto problem = tierfs::fault::configure_from_environment(); !problem.empty()) {
+            complain(problem);
+            return 2;
+        }
+#endif
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : 2;
+    } catch (const std::exception& error) {
+        return complain(error.what());
+    }
+    return status;
+}

@@ -1,0 +1,188 @@
+"""Killed at any moment, `tierfs-stage in` goes on where it was."""
+
+import os
+import random
+import signal
+import time
+
+import shape
+from conftest import FULL, SLOWNESS, content
+from harness import data, processes
+
+KILLS = int(os.environ.get("TIERFS_TEST_KILLS", "100" if FULL else "5"))
+CHUNK = 16 << 20
+
+
+def make_source(source):
+    files = {f"small/{number % 7}/f{number}": content(number, 3000 + number) for number in range(150)}
+    files |= {f"large{number}": content(f"l{number}", (24 << 20) + number * 999) for number in range(3)}
+    for path, body in files.items():
+        data.write(source / path, body)
+    return files
+
+
+def no_half_files(dest, files):
+    """What has a final name is whole."""
+    for path, size in shape.files_of(dest).items():
+        assert size == len(files[path]), path
+        assert shape.read_direct(dest / path) == files[path], path
+
+
+def test_killed_at_random_points(stage, source, xfs):
+    files = make_source(source)
+    chance = random.Random(os.environ.get("TIERFS_TEST_SEED", "1"))
+    workers = 4
+    killed, begun = 0, time.monotonic()
+    words = ["in", source, xfs.path / "d", "--workers", workers, "--quiet"]
+    stage(*words)
+    length = time.monotonic() - begun
+    evict(stage, xfs.path / "d")
+    while killed < KILLS:
+        process = stage.start(*words)
+        time.sleep(chance.uniform(0, length))
+        process.kill()
+        process.wait()
+        if process.returncode != -signal.SIGKILL:
+            length *= 0.9
+            evict(stage, xfs.path / "d")
+            continue
+        killed += 1
+        if not (xfs.path / "d").exists():
+            continue
+        no_half_files(xfs.path / "d", files)
+        if chance.random() < 0.5:  # else: killed once more before it is whole
+            stage(*words)
+            shape.expect_staged(xfs.path / "d", files)
+            evict(stage, xfs.path / "d")
+    stage(*words)
+    shape.expect_staged(xfs.path / "d", files)
+    assert not list((xfs.path / "d/.tierfs-stage/parts").rglob("*.part"))
+
+
+def evict(stage, folder):
+    if (folder / ".tierfs-stage/manifest.jsonl").exists():
+        stage("evict", folder)
+
+
+def test_repeated_work_is_at_most_what_was_under_way(stage, source, xfs, bucket):
+    """The source's own counter says how much was read twice."""
+    size = 96 << 20
+    body = content("x", size)
+    bucket.put("x", body)
+    bucket.server.control(rate_bps=40 << 20)
+    workers = 2
+    words = ["in", bucket.url, xfs.path, *bucket.options, "--workers", workers, "--json"]
+    process = stage.start(*words)
+    journal = xfs.path / ".tierfs-stage/journal.jsonl"
+    processes.wait_until(lambda: journal.exists() and journal.read_text().count("offset") >= 6, 60 * SLOWNESS,
+                         "some pieces in the journal")
+    process.kill()
+    process.wait()
+    noted = journal.read_text().count("offset") * (4 << 20)
+    bucket.server.control(rate_bps=0)
+    before = bucket.server.control()["bytes"]
+    done = stage(*words).event("done")
+    again = bucket.server.control()["bytes"] - before
+    assert done["bytes_reused"] == noted
+    assert done["bytes_from_source"] == size - noted
+    assert again <= size - noted + (1 << 20)
+    # All that the first run had read but that was lost fits into the memory of its workers.
+    assert before - noted <= workers * CHUNK + (8 << 20)
+    shape.expect_staged(xfs.path, {"x": body})
+
+
+def interrupted(stage, source, dest, size=48 << 20):
+    """A file of this size, a piece of which is staged."""
+    body = content("x", size)
+    data.write(source / "x", body)
+    env = {"TIERFS_TEST_FAULTS": "stage.write:6+:kill"}
+    process = stage("in", source, dest, "--workers", 1, expect=None, env=env)
+    assert process.status == -signal.SIGKILL, "a build with fault points?"
+    return body
+
+
+def needs_fault_points(stage):
+    import pytest  # pylint: disable=import-outside-toplevel
+
+    if os.environ.get("TIERFS_TEST_BUILD", "dev") == "release":
+        pytest.skip("the release build has no fault points")
+
+
+def test_a_damaged_piece_is_copied_again(stage, source, xfs):
+    needs_fault_points(stage)
+    body = interrupted(stage, source, xfs.path)
+    part = next((xfs.path / ".tierfs-stage/parts").rglob("*.part"))
+    with open(part, "r+b") as handle:
+        handle.seek(5 << 20)
+        handle.write(b"damage")
+    os.sync()
+    done = stage("in", source, xfs.path, "--json").event("done")
+    assert done["bytes_reused"] > 0
+    assert done["bytes_from_source"] + done["bytes_reused"] == len(body)
+    shape.expect_staged(xfs.path, {"x": body})
+
+
+def test_the_source_changed_in_between(stage, source, xfs):
+    needs_fault_points(stage)
+    interrupted(stage, source, xfs.path)
+    body = data.write(source / "x", content("y", 48 << 20))
+    found = stage("in", source, xfs.path, "--json")
+    assert any("has changed at the source" in event["message"] for event in found.all("warning"))
+    done = found.event("done")
+    assert done["bytes_reused"] == 0 and done["bytes_from_source"] == len(body)
+    shape.expect_staged(xfs.path, {"x": body})
+
+
+def test_the_source_changes_while_it_is_copied(stage, source, xfs, bucket):
+    bucket.put("x", content("old", 40 << 20))
+    bucket.server.control(rate_bps=10 << 20)
+    process = stage.start("in", bucket.url, xfs.path, *bucket.options, "--workers", 1, "--json", stdout=-1, stderr=-1)
+    journal = xfs.path / ".tierfs-stage/journal.jsonl"
+    processes.wait_until(lambda: journal.exists() and "offset" in journal.read_text(), 60 * SLOWNESS, "a piece")
+    body = content("new", (40 << 20) + 1)
+    bucket.put("x", body)
+    bucket.server.control(rate_bps=0)
+    out, err = process.communicate(timeout=100 * SLOWNESS)
+    assert process.returncode == 0, out + err
+    assert "the new version is copied whole" in out
+    shape.expect_staged(xfs.path, {"x": body})
+
+
+def test_killed_between_the_name_and_the_record(stage, source, xfs):
+    needs_fault_points(stage)
+    files = {f"f{number}": data.write(source / f"f{number}", content(number, 5000)) for number in range(10)}
+    done = stage("in", source, xfs.path, expect=None, env={"TIERFS_TEST_FAULTS": "stage.rename:6:kill"})
+    assert done.status == -signal.SIGKILL
+    assert len(shape.files_of(xfs.path)) == 5
+    done = stage("in", source, xfs.path, "--json").event("done")
+    assert done["bytes_from_source"] <= 5 * 5000  # what had its name was not copied again
+    assert done["files_staged"] + done["files_kept"] == 10
+    shape.expect_staged(xfs.path, files)
+
+
+def test_killed_between_the_name_and_the_record_and_then_the_source_changed(stage, source, xfs):
+    needs_fault_points(stage)
+    for number in range(10):
+        data.write(source / f"f{number}", content(number, 5000))
+    stage("in", source, xfs.path, expect=None, env={"TIERFS_TEST_FAULTS": "stage.rename:6:kill"})
+    files = {f"f{number}": data.write(source / f"f{number}", content(f"n{number}", 6000)) for number in range(10)}
+    stage("in", source, xfs.path)
+    shape.expect_staged(xfs.path, files)
+
+
+def test_a_signal_ends_it_in_order(stage, source, xfs, bucket):
+    files = {f"f{number}": content(number, 8 << 20) for number in range(6)}
+    bucket.put_all(files)
+    bucket.server.control(rate_bps=4 << 20)
+    words = ["in", bucket.url, xfs.path, *bucket.options, "--workers", 1, "--json"]
+    process = stage.start(*words, stdout=-1, stderr=-1)
+    journal = xfs.path / ".tierfs-stage/journal.jsonl"
+    processes.wait_until(lambda: journal.exists() and "offset" in journal.read_text(), 60 * SLOWNESS, "a piece")
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=100 * SLOWNESS)
+    assert process.returncode == 1 and "the same command goes on" in err
+    assert '"complete":false' in out
+    bucket.server.control(rate_bps=0)
+    done = stage(*words).event("done")
+    assert done["bytes_reused"] > 0
+    shape.expect_staged(xfs.path, files)

@@ -1,0 +1,67 @@
+// Gives finished files their final names, many at once.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <thread>
+#include <vector>
+
+#include "config/mutex.hpp"
+#include "tiering/stage/plan.hpp"
+#include "tiering/stage/reporter.hpp"
+
+namespace tierfs::stage {
+
+/// A part whose bytes are all written, of exact size, with mode and time.
+struct FinishedPart {
+    CopyJob job;
+    FileDescriptor fd;  ///< of the part, or of the final file; none for a symbolic link
+    ManifestRecord record;
+};
+
+/// A thread for each destination takes what is finished in batches and makes it durable in this order: bytes
+/// (fsync, or one syncfs for the batch: XFS then writes its log once instead of once a file), check of the
+/// extents, rename, folders, records. So a record speaks only of a file that is whole on the disk under its
+/// name, and a name stands only for a whole file. Thread-safe.
+class Committer {
+  public:
+    Committer(Destination& destination, ManifestWriter manifest, const Journal& journal,
+              const std::string& farm, Reporter& reporter);
+    /// Finishes what was given.
+    ~Committer();
+    Committer(const Committer&) = delete;
+    Committer& operator=(const Committer&) = delete;
+
+    /// Waits while very much is waiting.
+    void give(FinishedPart part);
+
+    /// Waits until all that was given is done. Idempotent.
+    void finish();
+
+    /// Appends records of removed files.
+    Result<void> record_removed(const std::vector<ManifestRecord>& records);
+
+  private:
+    void run();
+    void commit(std::vector<FinishedPart>& batch);
+    Result<void> sync_bytes(std::vector<FinishedPart>& batch);
+    Result<void> name(FinishedPart& part, bool& made_folder, std::vector<FileDescriptor>& folders);
+    Result<void> sync_names(bool made_folder, const std::vector<FileDescriptor>& folders);
+    void fail_all(const std::vector<FinishedPart>& batch, const Error& error);
+    bool check_shape(FinishedPart& part);
+
+    Destination& destination_;
+    ManifestWriter manifest_;
+    const Journal& journal_;
+    const std::string farm_;
+    Reporter& reporter_;
+
+    Mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<FinishedPart> waiting_ TIERFS_GUARDED_BY(mutex_);
+    std::uint64_t waiting_bytes_ TIERFS_GUARDED_BY(mutex_) = 0;
+    bool finishing_ TIERFS_GUARDED_BY(mutex_) = false;
+    std::thread thread_;
+};
+
+}  // namespace tierfs::stage
