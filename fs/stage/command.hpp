@@ -7,6 +7,10 @@
 
 namespace tierfs::stage {
 
+/// `status` outlives the parser.
+void add_check(CLI::App& app, int& status);
+void add_cufile_json(CLI::App& app, int& status);
+
 /// "tierfs-stage: TEXT" on standard error; the exit status 1.
 int complain(const std::string& text);
 
