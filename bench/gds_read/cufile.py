@@ -112,9 +112,8 @@ def read_all(files, options):
         request = {"files": [[file.path, file.size] for file in files], "gpu": options.gpu, "block": options.block,
                    "threads": options.threads, "verify": options.verify, "library": library, "answer": into}
         # Loaded with the process, the library ends in order and writes its statistics.
-        preload = library if "/" in library else ""
         environment = {**os.environ, "CUFILE_ENV_PATH_JSON": str(configuration)}
-        environment["LD_PRELOAD"] = ":".join(part for part in (os.environ.get("LD_PRELOAD"), preload) if part)
+        environment["LD_PRELOAD"] = ":".join(part for part in (os.environ.get("LD_PRELOAD"), library) if part)
         with os.fdopen(out, encoding="utf-8") as stream:
             with subprocess.Popen([sys.executable, "-m", "gds_read.child"], stdin=subprocess.PIPE, pass_fds=[into],
                                   env=environment, cwd=Path(__file__).parents[1]) as process:
