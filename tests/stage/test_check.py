@@ -181,7 +181,7 @@ def test_cufile_json_never_overwrites_unless_forced(place):
     output = place / "cufile.json"
     assert run(place, "cufile-json", "--output", output).returncode == 0
     first = output.read_text(encoding="ascii")
-    assert json.loads(first) and output.stat().st_mode & 0o777 == 0o644 & ~os.umask(os.umask(0o022))
+    assert json.loads(first) and output.stat().st_mode & 0o600 == 0o600
     output.write_text("mine", encoding="ascii")
     refused = run(place, "cufile-json", "--output", output)
     assert refused.returncode == 1 and "--force" in refused.err
