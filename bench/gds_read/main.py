@@ -19,8 +19,8 @@ Exit status: 0 read, 1 not (or not directly, with --direct), 2 wrong usage."""
 def size(text):
     match = re.fullmatch(r"(\d+)([KM]?)", text)
     value = int(match.group(1)) << {"": 0, "K": 10, "M": 20}[match.group(2)] if match else 0
-    if not 4096 <= value <= 64 << 20 or value % 4096:
-        raise argparse.ArgumentTypeError(f"{text}: give a multiple of 4K up to 64M")
+    if not 4096 <= value <= 16 << 20 or value % 4096:
+        raise argparse.ArgumentTypeError(f"{text}: give a multiple of 4K up to 16M")
     return value
 
 
@@ -34,7 +34,7 @@ def parse(words):
     parser = argparse.ArgumentParser(prog="gds-read", description=__doc__, epilog=HELP,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="+", metavar="PATH", help="folders or files")
-    parser.add_argument("--block", type=size, default=4 << 20, metavar="SIZE", help="bytes a read (default 4M)")
+    parser.add_argument("--block", type=size, default=4 << 20, metavar="SIZE", help="bytes a read (default 4M, at most 16M)")
     parser.add_argument("--threads", type=threads, default=8, metavar="N", help="that read at once (default 8)")
     parser.add_argument("--verify", action="store_true",
                         help="compare what arrived in the GPU with what O_DIRECT read, by CRC-32 (slower)")

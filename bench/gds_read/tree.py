@@ -3,7 +3,7 @@
 import os
 import stat
 
-PIECE = 64 << 20  # bytes that one thread reads at a stretch; a multiple of every block size
+PIECE = 16 << 20  # bytes that one thread reads at a stretch, as the chunks of tierfs-stage; a multiple of every block
 OWN_FOLDER = ".tierfs-stage"  # books of tierfs-stage, not data
 
 

@@ -26,7 +26,10 @@ int run(const Options& options) {
     const gds::Host host{gds::HostFiles(), gds::library_environment(), gds::memory_by_nvml};
     const auto report = gds::check(host, *place, tried);
     const std::string text = options.json ? gds::report_json(report) : gds::report_text(report);
-    std::fputs(text.c_str(), stdout);
+    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
+        complain("standard output: the report could not be written");
+        return 2;
+    }
     return report.direct() ? 0 : 1;
 }
 

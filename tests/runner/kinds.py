@@ -239,3 +239,14 @@ class Bench(Mounts):
         super().__init__(preset, budget, pattern, "", slowness, full)
         self.name, self.what = f"bench-{preset}", f"tests of iobench with the {preset} build"
         self.tests = TOP / "tests/bench"
+
+
+class Stage(Mounts):
+    """pytest in tests/stage, with the tierfs-stage of one build and the tierfs beside it."""
+
+    program = "tierfs-stage"
+
+    def __init__(self, preset, budget, pattern, slowness, full):
+        super().__init__(preset, budget, pattern, "", slowness, full)
+        self.name, self.what = f"stage-{preset}", f"tests of tierfs-stage with the {preset} build"
+        self.tests = TOP / "tests/stage"

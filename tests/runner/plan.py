@@ -2,7 +2,7 @@
 
 from faults import Faults, Matrix
 from fuzz import Fuzz, names
-from kinds import Bench, Build, Format, Mounts, Mutations, Unit
+from kinds import Bench, Build, Format, Mounts, Mutations, Stage, Unit
 from tidy import Tidy
 
 ASAN = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:disable_coredump=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
@@ -10,7 +10,7 @@ ASAN = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:disable_coredump=1", "U
 TSAN = {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1:second_deadlock_stack=1"}
 
 # What runs for a pattern that names no suite.
-PATTERN_SUITES = ("unit-asan", "bench-asan", "mount-asan")
+PATTERN_SUITES = ("unit-asan", "bench-asan", "stage-asan", "mount-asan")
 
 
 def plan(options):
@@ -30,10 +30,11 @@ def all_suites(options, pattern):
     return [
         Format(),
         Mutations(),
-        Build("asan", ("tierfs", "iobench", "unit_tests", *(f"fuzz_{name}" for name in names())), 960,
+        Build("asan", ("tierfs", "tierfs-stage", "iobench", "unit_tests", *(f"fuzz_{name}" for name in names())), 960,
               options.jobs),
         Unit("asan", 300 * times, pattern, ASAN, options.full),
         Bench("asan", 240 * times, pattern, 3, options.full),
+        Stage("asan", 120 * times, pattern, 3, options.full),
         Mounts("asan", 720 * times, pattern, "not release_only", 3, options.full),
         Fuzz(options.full, options.jobs, ASAN),
         # With AddressSanitizer: what a broken reply or a request that is cut leaves behind is memory used too late, which

@@ -340,7 +340,7 @@ TEST_F(Check, JsonSaysTheSame) {
     place.path = "/odd \"\xff\n";
     const auto report = judged(place);
     const auto json = nlohmann::json::parse(report_json(report));
-    EXPECT_FALSE(json["direct"]);
+    EXPECT_FALSE(json["direct"].get<bool>());
     EXPECT_THAT(json["verdicts"]["p2pdma"]["because"].get<std::vector<std::string>>(), ElementsAre("udev"));
     EXPECT_EQ(json["findings"].size(), report.findings.size());
     for (const auto& finding : json["findings"]) {
@@ -348,10 +348,10 @@ TEST_F(Check, JsonSaysTheSame) {
                     Contains(finding["level"].get<std::string>()));
         EXPECT_FALSE(finding["backends"].empty());
     }
-    EXPECT_EQ(json["devices"][0]["name"], "nvme0n1p1");
-    EXPECT_EQ(json["devices"][1]["controllers"][0]["pci"], "0000:3b:00.0");
-    EXPECT_EQ(json["gpus"][0]["model"], "NVIDIA H200");
-    EXPECT_EQ(json["software"]["libcufile"][0]["version"], "1.15.1");
+    EXPECT_EQ(json["devices"][0]["name"].get<std::string>(), "nvme0n1p1");
+    EXPECT_EQ(json["devices"][1]["controllers"][0]["pci"].get<std::string>(), "0000:3b:00.0");
+    EXPECT_EQ(json["gpus"][0]["model"].get<std::string>(), "NVIDIA H200");
+    EXPECT_EQ(json["software"]["libcufile"][0]["version"].get<std::string>(), "1.15.1");
     EXPECT_THAT(report_text(report), HasSubstr("nvidia-fs: not direct, because of udev\n"));
 }
 
@@ -406,14 +406,14 @@ TEST(SizeText, IsShort) {
 TEST(CuFileJson, AsksForP2pdmaAtBothPlaces) {
     const auto text = cufile_json({.p2pdma = true, .allow_compat = false, .stats = 3, .gpu_memory_kb = 1000});
     const auto json = nlohmann::json::parse(text);
-    EXPECT_EQ(json["properties"]["use_pci_p2pdma"], true);
-    EXPECT_EQ(json["block"]["nvme"]["use_pci_p2pdma"], true);
+    EXPECT_EQ(json["properties"]["use_pci_p2pdma"].get<bool>(), true);
+    EXPECT_EQ(json["block"]["nvme"]["use_pci_p2pdma"].get<bool>(), true);
     EXPECT_FALSE(json["fs"].contains("block"));
-    EXPECT_EQ(json["properties"]["max_direct_io_size_kb"], 16384);
-    EXPECT_EQ(json["properties"]["max_device_pinned_mem_size_kb"], 1000);
-    EXPECT_EQ(json["properties"]["allow_compat_mode"], false);
-    EXPECT_EQ(json["profile"]["cufile_stats"], 3);
-    EXPECT_EQ(json["logging"]["level"], "INFO");
+    EXPECT_EQ(json["properties"]["max_direct_io_size_kb"].get<int>(), 16384);
+    EXPECT_EQ(json["properties"]["max_device_pinned_mem_size_kb"].get<int>(), 1000);
+    EXPECT_EQ(json["properties"]["allow_compat_mode"].get<bool>(), false);
+    EXPECT_EQ(json["profile"]["cufile_stats"].get<int>(), 3);
+    EXPECT_EQ(json["logging"]["level"].get<std::string>(), "INFO");
     const auto settings = parse_cufile_json(text);
     ASSERT_TRUE(settings);
     EXPECT_TRUE(settings->p2pdma_property && settings->p2pdma_nvme && !settings->allow_compat);
@@ -421,10 +421,10 @@ TEST(CuFileJson, AsksForP2pdmaAtBothPlaces) {
 
 TEST(CuFileJson, DefaultsAreThoseOfNvidia) {
     const auto json = nlohmann::json::parse(cufile_json({}));
-    EXPECT_EQ(json["properties"]["max_device_pinned_mem_size_kb"], 33554432);
-    EXPECT_EQ(json["execution"]["min_io_threshold_size_kb"], 8192);
-    EXPECT_EQ(json["properties"]["allow_compat_mode"], true);
-    EXPECT_EQ(json["logging"]["level"], "ERROR");
+    EXPECT_EQ(json["properties"]["max_device_pinned_mem_size_kb"].get<int>(), 33554432);
+    EXPECT_EQ(json["execution"]["min_io_threshold_size_kb"].get<int>(), 8192);
+    EXPECT_EQ(json["properties"]["allow_compat_mode"].get<bool>(), true);
+    EXPECT_EQ(json["logging"]["level"].get<std::string>(), "ERROR");
 }
 
 TEST(CuFileJson, OtherTextIsNone) {
