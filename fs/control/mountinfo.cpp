@@ -57,13 +57,16 @@ std::optional<MountEntry> parse_line(std::string_view line) {
     if (dash + 2 >= words.size()) return std::nullopt;
     MountEntry entry;
     const auto colon = words[2].find(':');
-    if (colon == std::string_view::npos || !parse_number(words[2].substr(0, colon), entry.major) ||
+    if (!parse_number(words[0], entry.id) || colon == std::string_view::npos ||
+        !parse_number(words[2].substr(0, colon), entry.major) ||
         !parse_number(words[2].substr(colon + 1), entry.minor)) {
         return std::nullopt;
     }
     entry.mountpoint = unescape(words[4]);
     entry.type = unescape(words[dash + 1]);
     entry.source = unescape(words[dash + 2]);
+    entry.options = unescape(words[5]);
+    if (dash + 3 < words.size()) entry.super_options = unescape(words[dash + 3]);
     return entry;
 }
 

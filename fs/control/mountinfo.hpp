@@ -12,10 +12,13 @@ namespace tierfs {
 
 /// One line of proc_pid_mountinfo(5). Plain value.
 struct MountEntry {
+    unsigned id = 0;  ///< of the mount, as statx tells it
     unsigned major = 0, minor = 0;
-    std::string mountpoint;  ///< unescaped
-    std::string type;        ///< "fuse.tierfs"
-    std::string source;      ///< unescaped
+    std::string mountpoint;     ///< unescaped
+    std::string type;           ///< "fuse.tierfs"
+    std::string source;         ///< unescaped
+    std::string options;        ///< of this mount, separated by commas: "rw,noatime"
+    std::string super_options;  ///< of the file system
 
     [[nodiscard]] std::string device() const { return std::to_string(major) + ":" + std::to_string(minor); }
     [[nodiscard]] bool is_tierfs() const { return type == "fuse.tierfs"; }

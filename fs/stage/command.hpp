@@ -12,6 +12,8 @@ void add_plan(CLI::App& app, int& status);
 void add_in(CLI::App& app, int& status);
 /// status, verify, pin, unpin, evict and gc.
 void add_upkeep(CLI::App& app, int& status);
+void add_check(CLI::App& app, int& status);
+void add_cufile_json(CLI::App& app, int& status);
 
 /// "tierfs-stage: TEXT" on standard error; the exit status 1.
 int complain(const std::string& text);

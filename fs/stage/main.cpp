@@ -7,15 +7,17 @@
 
 int main(int argc, char** argv) {
     using namespace tierfs::stage;
+    int status = 0;
     CLI::App app("tierfs-stage writes copies of datasets in the shape that GPUDirect Storage reads best.",
                  "tierfs-stage");
     app.set_version_flag("--version", TIERFS_VERSION);
     app.require_subcommand(1);
-    int status = 0;
     try {
         add_plan(app, status);
         add_in(app, status);
         add_upkeep(app, status);
+        add_check(app, status);
+        add_cufile_json(app, status);
 #if TIERFS_TEST_POINTS
         if (const auto problem = tierfs::fault::configure_from_environment(); !problem.empty()) {
             complain(problem);

@@ -242,7 +242,7 @@ class Bench(Mounts):
 
 
 class Stage(Mounts):
-    """pytest in tests/stage, with the tierfs-stage of one build."""
+    """pytest in tests/stage, with the tierfs-stage of one build and the tierfs beside it."""
 
     program = "tierfs-stage"
 

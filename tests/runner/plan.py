@@ -34,7 +34,7 @@ def all_suites(options, pattern):
               options.jobs),
         Unit("asan", 300 * times, pattern, ASAN, options.full),
         Bench("asan", 240 * times, pattern, 3, options.full),
-        Stage("asan", 180 * times, pattern, 3, options.full),
+        Stage("asan", 240 * times, pattern, 3, options.full),
         Mounts("asan", 720 * times, pattern, "not release_only", 3, options.full),
         Fuzz(options.full, options.jobs, ASAN),
         # With AddressSanitizer: what a broken reply or a request that is cut leaves behind is memory used too late, which

@@ -24,6 +24,15 @@ TEST(Mountinfo, ReadsDeviceTypeAndSource) {
     EXPECT_EQ(mounts[3].device(), "259:1");
 }
 
+TEST(Mountinfo, ReadsIdAndOptions) {
+    const auto mounts = parse_mountinfo(kText);
+    EXPECT_EQ(mounts[1].id, 97U);
+    EXPECT_EQ(mounts[1].options, "ro,nosuid,nodev");
+    EXPECT_EQ(mounts[1].super_options, "ro,user_id=0");
+    EXPECT_TRUE(parse_mountinfo("x 2 0:1 / /x rw - t s o").empty());
+    EXPECT_EQ(parse_mountinfo("1 2 0:1 / /x rw - t s").at(0).super_options, "");
+}
+
 TEST(Mountinfo, UndoesEscapes) {
     const auto mounts = parse_mountinfo(kText);
     EXPECT_EQ(mounts[1].mountpoint, "/mnt/my data\\x");
