@@ -7,6 +7,9 @@
 
 namespace tierfs::stage {
 
+/// `status` outlives the parser.
+void add_out(CLI::App& app, int& status);
+
 /// "tierfs-stage: TEXT" on standard error; the exit status 1.
 int complain(const std::string& text);
 

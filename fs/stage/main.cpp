@@ -7,6 +7,7 @@
 
 int main(int argc, char** argv) {
     using namespace tierfs::stage;
+    int status = 0;
     CLI::App app("tierfs-stage writes copies of datasets in the shape that GPUDirect Storage reads best.",
                  "tierfs-stage");
     app.set_version_flag("--version", TIERFS_VERSION);
@@ -18,11 +19,12 @@ int main(int argc, char** argv) {
             return 2;
         }
 #endif
+        add_out(app, status);
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
     } catch (const std::exception& error) {
         return complain(error.what());
     }
-    return 0;
+    return status;
 }
