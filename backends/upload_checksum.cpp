@@ -57,7 +57,8 @@ Result<std::string> checksum_of_parts(std::span<const UploadPart> parts) {
 
 bool is_checksum(std::string_view text) {
     if (text.size() < kMd5Digits) return false;
-    if (!std::all_of(text.begin(), text.begin() + kMd5Digits, [](char c) { return digit(c) >= 0; })) return false;
+    if (!std::all_of(text.begin(), text.begin() + kMd5Digits, [](char c) { return digit(c) >= 0; }))
+        return false;
     const auto rest = text.substr(kMd5Digits);
     if (rest.empty()) return true;
     return rest.size() > 1 && rest.front() == '-' &&

@@ -7,8 +7,8 @@
 
 namespace tierfs {
 
-/// What is kept of a file beside its bytes. On S3 as metadata mode, uid, gid and mtime, written as s3fs writes
-/// them: decimal st_mode with the file type, decimal ids, seconds with a fraction.
+/// What is kept of a file beside its bytes. On S3 as metadata mode, uid, gid and mtime, written as s3fs
+/// writes them: decimal st_mode with the file type, decimal ids, seconds with a fraction.
 struct FileAttributes {
     std::uint32_t mode = 0644;  ///< permission bits
     std::uint32_t uid = 0, gid = 0;
@@ -62,8 +62,8 @@ struct UploadLimits {
 ///
 /// Thread-safe; all calls block, on S3 for at most the deadline of the settings beyond what the bytes need at
 /// 256 KiB a second. Failures that pass are repeated within that time; all but complete() can be repeated as
-/// they are, and after a failed complete() stat_file() tells whether it took effect after all. Parts must have
-/// the same size but for the last, which may be shorter. Bytes belong to the caller and are not kept.
+/// they are, and after a failed complete() stat_file() tells whether it took effect after all. Parts must
+/// have the same size but for the last, which may be shorter. Bytes belong to the caller and are not kept.
 ///
 /// Errors beside Origin's: EEXIST and ESTALE (see PutOptions), EACCES, EROFS, ENOSPC, EDQUOT, EFBIG,
 /// ENAMETOOLONG, ENOENT for an upload that is gone, EBUSY when others write to the name, EOPNOTSUPP for what
@@ -81,7 +81,8 @@ class WritableOrigin {
     /// `options` must be the same in complete().
     virtual Result<Upload> begin(const std::string& path, const PutOptions& options) = 0;
 
-    /// `offset`: where in the object the part begins. Parts may come in any order, at the same time, and again.
+    /// `offset`: where in the object the part begins. Parts may come in any order, at the same time, and
+    /// again.
     virtual Result<UploadPart> part(const Upload& upload, unsigned number, std::uint64_t offset,
                                     std::span<const std::byte> bytes,
                                     const std::string& checksum_md5 = {}) = 0;
@@ -102,16 +103,16 @@ class WritableOrigin {
     /// What is there, and its version; no directory is looked for. ENOENT: nothing.
     virtual Result<Attributes> stat_file(const std::string& path) = 0;
 
-    /// The checksum (see Written) of what is there, if it was written in parts of `part_size` (0: at once). On
-    /// S3 it is what the store says, whatever the part size; a directory's file is read.
+    /// The checksum (see Written) of what is there, if it was written in parts of `part_size` (0: at once).
+    /// On S3 it is what the store says, whatever the part size; a directory's file is read.
     virtual Result<std::string> checksum(const std::string& path, std::uint64_t part_size) = 0;
 
     /// Nothing there is no error.
     virtual Result<void> remove(const std::string& path) = 0;
 };
 
-/// The size of parts for an object of `size` bytes: a multiple of `wanted` (not 0) that fits the limits; EFBIG
-/// when none does. The same input gives the same size for good: checksums depend on it.
+/// The size of parts for an object of `size` bytes: a multiple of `wanted` (not 0) that fits the limits;
+/// EFBIG when none does. The same input gives the same size for good: checksums depend on it.
 Result<std::uint64_t> part_size_for(std::uint64_t size, std::uint64_t wanted, const UploadLimits& limits);
 
 /// Hexadecimal MD5. EIO where OpenSSL does not offer it (FIPS mode).

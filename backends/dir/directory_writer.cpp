@@ -77,7 +77,8 @@ bool fits_direct(std::uint64_t offset, std::span<const std::byte> bytes) {
 int write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset) {
     while (!bytes.empty()) {
         const ssize_t put = TIERFS_FAULT_CALL(
-            "dir.write", ::pwrite(fd, bytes.data(), TIERFS_FAULT_SHORT(bytes.size()), static_cast<off_t>(offset)));
+            "dir.write",
+            ::pwrite(fd, bytes.data(), TIERFS_FAULT_SHORT(bytes.size()), static_cast<off_t>(offset)));
         if (put > 0) {
             bytes = bytes.subspan(static_cast<std::size_t>(put));
             offset += static_cast<std::uint64_t>(put);
@@ -128,7 +129,7 @@ tl::unexpected<Error> DirectoryWriter::error(int code, const std::string& path, 
 
 UploadLimits DirectoryWriter::limits() const {
     constexpr auto kLargest = static_cast<std::uint64_t>(INT64_MAX) / 2;
-    return {kDiskAlignment, 512 * kMiB, kLargest, UINT_MAX};
+    return {kDiskAlignment, 5120 * kMiB, kLargest, UINT_MAX};
 }
 
 Result<FileDescriptor> DirectoryWriter::make_directory(int above, const std::string& name,
@@ -161,7 +162,8 @@ Result<Upload> DirectoryWriter::begin(const std::string& path, const PutOptions&
     if (!prefix) return fail(prefix.error());
     const auto name = *prefix + random_digits();
     const FileDescriptor file(TIERFS_FAULT_CALL(
-        "dir.create", ::openat(directory->get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)));
+        "dir.create",
+        ::openat(directory->get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)));
     if (!file) return error(errno, path, "create a temporary file");
     return Upload{path, name};
 }

@@ -179,8 +179,9 @@ void Reactor::cut_overdue(Clock::time_point now) {
     }
     for (const auto& [key, failure] : cut) {
         const bool stalled = failure == Failure::stalled;
-        key->fail(failure, stalled ? "no byte came for " + std::to_string(longest_silence(*key).count()) + " ms"
-                                   : "no answer in time: the deadline passed");
+        key->fail(failure, stalled
+                               ? "no byte came for " + std::to_string(longest_silence(*key).count()) + " ms"
+                               : "no answer in time: the deadline passed");
         end(key);
     }
     if (!dispatcher_.has_waiting()) return;

@@ -68,8 +68,7 @@ void set_method(CURL* easy, const Request& request) {
         curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
         curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "DELETE");
     } else {
-        const auto body =
-            request.upload.empty() ? std::as_bytes(std::span(request.body)) : request.upload;
+        const auto body = request.upload.empty() ? std::as_bytes(std::span(request.body)) : request.upload;
         curl_easy_setopt(easy, CURLOPT_POST, 1L);
         curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
         // Not copied: it stays where it is until the completion.

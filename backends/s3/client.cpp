@@ -231,8 +231,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
 
     void finish(Result<http::Response> result) {
         const int code = result ? 0 : result.error().code;
-        if (code != 0 && code != ENOENT && code != EEXIST && code != ECANCELED)
-            ++client_.counters_.errors;
+        if (code != 0 && code != ENOENT && code != EEXIST && code != ECANCELED) ++client_.counters_.errors;
         auto done = std::move(operation_.done);
         operation_.done = nullptr;
         if (done) done(std::move(result));

@@ -71,8 +71,8 @@ Result<UploadsPage> parse_uploads(std::string_view body) {
     for (const auto& node : root->children("Upload")) {
         const std::string id = node.child_value("UploadId");
         if (id.empty()) return fail(EIO, "the reply holds an upload without an id");
-        page.uploads.push_back(
-            {{decode(node.child_value("Key")), id}, parse_iso_time(node.child_value("Initiated")).value_or(0)});
+        page.uploads.push_back({{decode(node.child_value("Key")), id},
+                                parse_iso_time(node.child_value("Initiated")).value_or(0)});
     }
     if (is_truncated(*root)) {
         page.next_key = decode(root->child_value("NextKeyMarker"));

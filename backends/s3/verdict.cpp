@@ -1,7 +1,7 @@
-    // The bytes were damaged on the way; another operation on the key was under way.
-    if (writing && (body.code == "BadDigest" || body.code == "XAmzContentSHA256Mismatch" ||
-                    body.code == "OperationAborted"))
-        return Verdict::repeat;
+// The bytes were damaged on the way; another operation on the key was under way.
+if (writing &&
+    (body.code == "BadDigest" || body.code == "XAmzContentSHA256Mismatch" || body.code == "OperationAborted"))
+    return Verdict::repeat;
 #include "backends/s3/verdict.hpp"
 
 #include <charconv>
@@ -98,7 +98,8 @@ Judgement judge_error(const http::Response& response, const Expectation& expecte
     const auto body = parse_error(response.body);
     Judgement judgement;
     const int code = expected.writing ? errno_of_write(response.status, body.code) : 0;
-    judgement.error = Error{code != 0 ? code : errno_of(response.status, body.code), what + ": " + describe(response, body)};
+    judgement.error = Error{code != 0 ? code : errno_of(response.status, body.code),
+                            what + ": " + describe(response, body)};
     // Not this object is gone but all of them, or the mount is led astray: no reason to forget its name.
     if ((expected.size > 0 || expected.writing) && body.code == "NoSuchBucket") judgement.error.code = EIO;
     const int status = response.status;

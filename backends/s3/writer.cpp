@@ -25,9 +25,9 @@ constexpr std::size_t kMostPages = 10000;  // of a listing that never ends
 
 std::string base64(std::span<const std::byte> bytes) {
     std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
-    const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
-                                     reinterpret_cast<const unsigned char*>(bytes.data()),
-                                     static_cast<int>(bytes.size()));
+    const int size =
+        EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                        reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
     text.resize(static_cast<std::size_t>(size));
     return text;
 }
@@ -56,8 +56,7 @@ void add_attributes(Operation& operation, const PutOptions& options) {
 
 void add_condition(Operation& operation, const PutOptions& options) {
     if (options.only_if_absent) operation.headers.emplace_back("If-None-Match", "*");
-    if (!options.only_if_version.empty())
-        operation.headers.emplace_back("If-Match", options.only_if_version);
+    if (!options.only_if_version.empty()) operation.headers.emplace_back("If-Match", options.only_if_version);
 }
 
 Error within_condition(Error error, const PutOptions& options) {

@@ -8,9 +8,9 @@
 
 namespace tierfs::s3 {
 
-/// See WritableOrigin. Every body travels with its Content-MD5, which the server compares; over plain HTTP its
-/// SHA-256 is part of the signature too, over TLS the signature says UNSIGNED-PAYLOAD. `client` must outlive
-/// this. Counts in the client's stats.
+/// See WritableOrigin. Every body travels with its Content-MD5, which the server compares; over plain HTTP
+/// its SHA-256 is part of the signature too, over TLS the signature says UNSIGNED-PAYLOAD. `client` must
+/// outlive this. Counts in the client's stats.
 ///
 /// CompleteMultipartUpload may answer 200 and say in the body that it failed, or fail after it has taken
 /// effect: the body is read, and HEAD decides.

@@ -55,8 +55,7 @@ Result<std::unique_ptr<Origin>> open_destination(const Options& options, Setting
 int run(Options& options, Settings& settings) {
     StopFlag stop;
     const OutSignals signals(stop);
-    const auto form =
-        options.json ? OutForm::json : options.quiet ? OutForm::quiet : OutForm::people;
+    const auto form = options.json ? OutForm::json : options.quiet ? OutForm::quiet : OutForm::people;
     OutReport report(form, options.verbose);
     auto destination = open_destination(options, settings);
     if (!destination) {
@@ -110,20 +109,27 @@ void add_out(CLI::App& app, int& status) {
         "parallel parts, verified, resumed after an interruption, the manifest last.");
     command->add_option("DIR", options->out.directory, "what to send")->required();
     command->add_option("DEST", options->destination, "s3://BUCKET[/PREFIX] or a directory")->required();
-    command->add_option("-o", options->settings, "settings as for tierfs(8): -o s3.endpoint=URL,s3.region=NAME")
+    command
+        ->add_option("-o", options->settings, "settings as for tierfs(8): -o s3.endpoint=URL,s3.region=NAME")
         ->delimiter(',')
+        ->allow_extra_args(false)
         ->option_text("KEY=VALUE[,...]");
     command->add_option("-j,--jobs", options->out.workers, "parts and files in flight (16)")
         ->check(CLI::Range(1U, 256U))
         ->option_text("N");
-    command->add_option("--part-size", options->part_size, "of large files (16M); larger where a store's limits ask it")
+    command
+        ->add_option("--part-size", options->part_size,
+                     "of large files (16M); larger where a store's limits ask it")
         ->option_text("SIZE");
     command->add_option("--state", options->out.state, "folder of the journal (DIR/.tierfs-stage-out)")
         ->option_text("FOLDER");
-    command->add_option("--verify", options->verify, "checksums: as the store tells them; full: read back what was sent")
+    command
+        ->add_option("--verify", options->verify,
+                     "checksums: as the store tells them; full: read back what was sent")
         ->check(CLI::IsMember({"checksums", "full"}))
         ->option_text("HOW");
-    command->add_flag("--delete", options->out.remove_vanished, "remove what an earlier run sent and DIR no longer has");
+    command->add_flag("--delete", options->out.remove_vanished,
+                      "remove what an earlier run sent and DIR no longer has");
     command->add_flag("-n,--dry-run", options->out.dry_run, "tell what would be done, and do nothing");
     command->add_flag("--json", options->json, "events as JSON lines on standard output");
     command->add_flag("-q,--quiet", options->quiet, "no progress");

@@ -79,9 +79,9 @@ void OutReport::tell_progress() {
         return;
     }
     const double share = 100.0 * static_cast<double>(total_ - left_bytes) / static_cast<double>(total_);
-    std::fprintf(stderr, "%s%5.1f %% of %s, %s/s, %.0f s left%s", terminal_ ? "\r\x1b[K" : "tierfs-stage out: ",
-                 share, format_size(total_).c_str(), format_size(static_cast<std::uint64_t>(rate)).c_str(), left,
-                 terminal_ ? "" : "\n");
+    std::fprintf(stderr, "%s%5.1f %% of %s, %s/s, %.0f s left%s",
+                 terminal_ ? "\r\x1b[K" : "tierfs-stage out: ", share, format_size(total_).c_str(),
+                 format_size(static_cast<std::uint64_t>(rate)).c_str(), left, terminal_ ? "" : "\n");
     bar_ = terminal_;
 }
 
@@ -143,8 +143,8 @@ void OutReport::end(int status, const OutSummary& summary, bool dry_run) {
         return;
     }
     if (dry_run) {
-        std::printf("%" PRIu64 " files, %s: %" PRIu64 " to send or compare, %" PRIu64 " there already, %" PRIu64
-                    " to remove; nothing was done\n",
+        std::printf("%" PRIu64 " files, %s: %" PRIu64 " to send or compare, %" PRIu64
+                    " there already, %" PRIu64 " to remove; nothing was done\n",
                     summary.files, format_size(summary.bytes).c_str(), summary.sent, summary.skipped,
                     summary.removed);
         return;

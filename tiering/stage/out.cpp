@@ -20,7 +20,8 @@ namespace {
 constexpr std::int64_t kClockSlack = 300;
 
 bool is_below(const std::string& path, const std::string& folder) {
-    return path == folder || (path.starts_with(folder) && (folder.ends_with('/') || path[folder.size()] == '/'));
+    return path == folder ||
+           (path.starts_with(folder) && (folder.ends_with('/') || path[folder.size()] == '/'));
 }
 
 /// One run; the steps in their order.
@@ -95,14 +96,16 @@ Result<void> OutRun::list() {
 }
 
 const SourceFile* OutRun::find(const std::string& path) const {
-    const auto at = std::lower_bound(tree_.files.begin(), tree_.files.end(), path,
-                                     [](const SourceFile& file, const std::string& wanted) { return file.path < wanted; });
+    const auto at = std::lower_bound(
+        tree_.files.begin(), tree_.files.end(), path,
+        [](const SourceFile& file, const std::string& wanted) { return file.path < wanted; });
     return at != tree_.files.end() && at->path == path ? &*at : nullptr;
 }
 
 Result<bool> OutRun::is_fresh() {
     const auto checked = destination_.check();
-    if (!checked && checked.error().code != ENOENT && checked.error().code != EACCES) return fail(checked.error());
+    if (!checked && checked.error().code != ENOENT && checked.error().code != EACCES)
+        return fail(checked.error());
     const auto page = destination_.list("", "");
     if (!page && page.error().code == ENOENT) return true;
     // Who may write but not list still may: each file is then looked for.
@@ -141,7 +144,8 @@ Result<void> OutRun::send() {
         if (const auto part = part_size_for(file.attributes.size, options.part_size, writer_.limits()))
             largest = std::max(largest, std::min(*part, file.attributes.size));
     }
-    options.workers = static_cast<unsigned>(std::clamp<std::uint64_t>(options.memory / largest, 1, std::max(1U, options.workers)));
+    options.workers = static_cast<unsigned>(
+        std::clamp<std::uint64_t>(options.memory / largest, 1, std::max(1U, options.workers)));
     OutUpload upload({options, root_.get(), destination_, writer_, *journal_, observer_, stop_,
                       source_->identity(), fresh_},
                      tree_.files);
@@ -213,8 +217,7 @@ Result<void> OutRun::tell_only() {
 Result<OutSummary> OutRun::run() {
     if (auto opened = open_directory(); !opened) return fail(opened.error());
     if (auto listed = list(); !listed) return fail(listed.error());
-    const auto state =
-        options_.state.empty() ? options_.directory + "/" + kOutState : options_.state;
+    const auto state = options_.state.empty() ? options_.directory + "/" + kOutState : options_.state;
     auto journal = options_.dry_run ? OutJournal::peek(state, destination_.identity())
                                     : OutJournal::open(state, destination_.identity());
     if (!journal) return fail(journal.error());
@@ -241,8 +244,8 @@ Result<OutSummary> OutRun::run() {
         // What an earlier run sent is there still.
         for (const auto& path : vanished()) {
             const auto known = previous_.records.find(path);
-            records_.emplace(path, known != previous_.records.end() ? known->second
-                                                                    : journal_->done().at(path).record);
+            records_.emplace(
+                path, known != previous_.records.end() ? known->second : journal_->done().at(path).record);
         }
     }
     if (auto written = write_out_manifest(writer_, destination_.identity(), records_, fresh_); !written)

@@ -22,10 +22,10 @@ enum class OutVerify : std::uint8_t {
 };
 
 struct OutOptions {
-    std::string directory;                   ///< DIR
-    std::string state;                       ///< folder of the journal; empty: DIR/.tierfs-stage-out
-    unsigned workers = 16;                   ///< parts in flight
-    std::uint64_t part_size = kChunkBytes;   ///< a multiple of kChunkBytes
+    std::string directory;                          ///< DIR
+    std::string state;                              ///< folder of the journal; empty: DIR/.tierfs-stage-out
+    unsigned workers = 16;                          ///< parts in flight
+    std::uint64_t part_size = kChunkBytes;          ///< a multiple of kChunkBytes
     std::uint64_t memory = std::uint64_t{2} << 30;  ///< for buffers: fewer workers when parts are large
     OutVerify verify = OutVerify::checksums;
     bool remove_vanished = false;  ///< what an earlier run sent and DIR no longer has
@@ -35,11 +35,13 @@ struct OutOptions {
 /// What became of one file.
 enum class OutFate : std::uint8_t {
     sent,
-    resumed,   ///< sent; some of its parts had arrived before
-    skipped,   ///< the same bytes are there
-    removed,   ///< vanished from DIR
+    resumed,  ///< sent; some of its parts had arrived before
+    skipped,  ///< the same bytes are there
+    removed,  ///< vanished from DIR
     failed,
-    would_send, would_compare, would_remove,  ///< of a dry run
+    would_send,
+    would_compare,
+    would_remove,  ///< of a dry run
 };
 std::string name_of(OutFate fate);
 
@@ -80,8 +82,8 @@ struct OutSummary {
 ///
 /// Blocks; has threads of its own. `stop` ends it soon (ECANCELED), `destination` is then stopped too. Errors
 /// are about the whole run: DIR or the journal cannot be read, another run has DIR, the destination does not
-/// answer or refuses (then nothing more is tried); what concerns one file is told to `observer` and counted in
-/// `failed`. Memory: workers times the part size, and a record for each file.
+/// answer or refuses (then nothing more is tried); what concerns one file is told to `observer` and counted
+/// in `failed`. Memory: workers times the part size, and a record for each file.
 Result<OutSummary> stage_out(const OutOptions& options, Origin& destination, OutObserver& observer,
                              const StopFlag& stop);
 

@@ -80,7 +80,8 @@ Result<std::string> read_whole(Origin& origin, const std::string& path, const At
         request.version = attributes.version;
         request.offset = offset;
         request.destination =
-            std::as_writable_bytes(std::span(text)).subspan(offset, std::min<std::uint64_t>(kChunkBytes, text.size() - offset));
+            std::as_writable_bytes(std::span(text))
+                .subspan(offset, std::min<std::uint64_t>(kChunkBytes, text.size() - offset));
         request.done = [slot](Result<void> result) {
             const MutexLock lock(slot->mutex);
             slot->result = std::move(result);
@@ -106,7 +107,8 @@ Result<Manifest> read_out_manifest(Origin& destination, WritableOrigin& writer) 
 }
 
 Result<void> write_out_manifest(WritableOrigin& writer, const std::string& destination,
-                                const std::map<std::string, ManifestRecord, std::less<>>& records, bool fresh) {
+                                const std::map<std::string, ManifestRecord, std::less<>>& records,
+                                bool fresh) {
     ManifestHeader header;
     header.source = destination;
     header.more["kind"] = "out";

@@ -4,10 +4,9 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <fstream>
-
-#include <xxhash.h>
 
 #include "tiering/stage/json_text.hpp"
 
@@ -61,8 +60,9 @@ Result<FileDescriptor> lock_file(const std::string& path) {
     if (!fd) return fail(system_error(errno, path));
     while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK)
-            return fail(EBUSY, path + ": another tierfs-stage out sends the same directory to the same "
-                                      "destination: wait for its end");
+            return fail(EBUSY, path +
+                                   ": another tierfs-stage out sends the same directory to the same "
+                                   "destination: wait for its end");
         if (errno != EINTR) return fail(system_error(errno, path));
     }
     return fd;
@@ -153,7 +153,8 @@ Result<void> OutJournal::take(std::string_view line) {
 
 Result<void> OutJournal::rewrite(const std::string& destination) {
     const auto beside = path_ + ".new";
-    file_.reset(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+    file_.reset(
+        ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file_) return fail(system_error(errno, beside));
     std::string text = header_line(destination);
     for (const auto& [path, time] : intents_) text += intent_line(path, time);

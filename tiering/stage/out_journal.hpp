@@ -27,8 +27,8 @@ struct OutDone {
 /// counts. A last line without its newline was torn by a kill. One journal for each DIR and destination, and
 /// one process at a time: a lock beside it (flock(2)) ends with the process, however it ends.
 ///
-/// Appending is thread-safe (each line is one write with O_APPEND); what open() found stays as it was. Errors:
-/// EBUSY for a journal that another process has; EINVAL for a file that is no journal; errno of the
+/// Appending is thread-safe (each line is one write with O_APPEND); what open() found stays as it was.
+/// Errors: EBUSY for a journal that another process has; EINVAL for a file that is no journal; errno of the
 /// call with the path. What is in a journal is believed only as far as the destination says the same.
 class OutJournal {
   public:
@@ -45,8 +45,8 @@ class OutJournal {
     /// Lines that say nothing; what they were about is compared anew.
     [[nodiscard]] std::uint64_t damaged_lines() const { return damaged_lines_; }
 
-    /// Before an upload is asked for, or a file is made that a kill would leave behind. `now_s`: seconds since
-    /// 1970. Over with ended() or finished().
+    /// Before an upload is asked for, or a file is made that a kill would leave behind. `now_s`: seconds
+    /// since 1970. Over with ended() or finished().
     Result<void> intend(const std::string& path, std::int64_t now_s, bool durably = true) const;
     /// Its id is known; durably.
     Result<void> began(const OutPending& upload) const;

@@ -158,9 +158,9 @@ Result<void> OutUpload::verify(const std::string& path, const Written& written, 
     if (!hash) return fail(noted(hash.error()));
     if (*hash == xxh3) return {};
     const auto gone = way_.writer.remove(path);
-    return fail(EIO, "'" + printable(path) + "': the destination holds other bytes than were sent" +
-                         (gone ? "; they were removed" : ", and they could not be removed: " +
-                                                            gone.error().message));
+    return fail(
+        EIO, "'" + printable(path) + "': the destination holds other bytes than were sent" +
+                 (gone ? "; they were removed" : ", and they could not be removed: " + gone.error().message));
 }
 
 Result<std::uint64_t> OutUpload::read_back(const std::string& path, const Written& written,
@@ -191,7 +191,8 @@ Result<std::uint64_t> OutUpload::read_back(const std::string& path, const Writte
         way_.destination.read(std::move(request));
         MutexLock lock(slot->mutex);
         while (!slot->result) lock.wait(slot->ready);
-        if (!*slot->result) return fail(slot->result->error().within("reading back '" + printable(path) + "'"));
+        if (!*slot->result)
+            return fail(slot->result->error().within("reading back '" + printable(path) + "'"));
         XXH3_64bits_update(hash.get(), buffer.data(), size);
     }
     return XXH3_64bits_digest(hash.get());

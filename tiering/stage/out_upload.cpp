@@ -29,8 +29,7 @@ bool is_fatal(int code) {
 
 PutOptions options_for(const Attributes& attributes) {
     PutOptions options;
-    options.attributes =
-        FileAttributes{attributes.mode, attributes.uid, attributes.gid, attributes.mtime_ns};
+    options.attributes = FileAttributes{attributes.mode, attributes.uid, attributes.gid, attributes.mtime_ns};
     return options;
 }
 
@@ -45,7 +44,8 @@ void make_room(AlignedBuffer& buffer, std::uint64_t size) {
     if (buffer.size() < size) buffer = AlignedBuffer(size);
 }
 
-OutUpload::OutUpload(OutWay way, std::vector<SourceFile> files) : way_(std::move(way)), files_(std::move(files)) {}
+OutUpload::OutUpload(OutWay way, std::vector<SourceFile> files)
+    : way_(std::move(way)), files_(std::move(files)) {}
 
 Result<void> OutUpload::run() {
     std::vector<std::thread> threads;

@@ -34,8 +34,9 @@ TEST(UploadChecksum, IsWhatS3Computes) {
 TEST(UploadChecksum, TellsChecksumsFromOtherTexts) {
     EXPECT_TRUE(is_checksum("0cc175b9c0f1b6a831c399e269772661"));
     EXPECT_TRUE(is_checksum("0cc175b9c0f1b6a831c399e269772661-12"));
-    for (const auto* text : {"", "0cc1", "0cc175b9c0f1b6a831c399e269772661-", "0cc175b9c0f1b6a831c399e269772661-x",
-                             "0cc175b9c0f1b6a831c399e2697726611", "66f0a1b2-1a", "0CC175B9C0F1B6A831C399E269772661"})
+    for (const auto* text :
+         {"", "0cc1", "0cc175b9c0f1b6a831c399e269772661-", "0cc175b9c0f1b6a831c399e269772661-x",
+          "0cc175b9c0f1b6a831c399e2697726611", "66f0a1b2-1a", "0CC175B9C0F1B6A831C399E269772661"})
         EXPECT_FALSE(is_checksum(text)) << text;
     EXPECT_TRUE(from_hex("0g").empty());
     EXPECT_TRUE(from_hex("abc").empty());

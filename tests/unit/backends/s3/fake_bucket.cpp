@@ -112,8 +112,10 @@ Reply FakeBucket::post(const ReceivedRequest& request, const std::string& key, Q
     if (query.contains("uploads")) {
         const auto id = "id/+" + std::to_string(++next_id_);
         uploads_[id] = {key, {}, metadata(request)};
-        return {200, {}, "<InitiateMultipartUploadResult><UploadId>" + id +
-                             "</UploadId></InitiateMultipartUploadResult>"};
+        return {
+            200,
+            {},
+            "<InitiateMultipartUploadResult><UploadId>" + id + "</UploadId></InitiateMultipartUploadResult>"};
     }
     const auto found = uploads_.find(query["uploadId"]);
     if (found == uploads_.end()) return refuse(404, "NoSuchUpload");
@@ -125,8 +127,7 @@ Reply FakeBucket::complete(const ReceivedRequest& request, Upload& upload, const
     const auto key = upload.key;
     if (request.header("if-none-match") == "*" && objects_.contains(key))
         return refuse(412, "PreconditionFailed");
-    static const std::regex kPart(
-        R"re(<Part><PartNumber>(\d+)</PartNumber><ETag>"([^"]*)"</ETag></Part>)re");
+    static const std::regex kPart(R"re(<Part><PartNumber>(\d+)</PartNumber><ETag>"([^"]*)"</ETag></Part>)re");
     std::vector<UploadPart> parts;
     std::string body;
     for (auto it = std::sregex_iterator(request.body.begin(), request.body.end(), kPart);

@@ -12,7 +12,8 @@
 namespace tierfs::test {
 
 /// Objects and multipart uploads of one bucket "bkt", as S3 keeps them; every body must fit its Content-MD5.
-/// Use it as a ScriptedServer's handler by `bucket.handler()`; what set_fault() gave is asked first and may answer instead.
+/// Use it as a ScriptedServer's handler by `bucket.handler()`; what set_fault() gave is asked first and may
+/// answer instead.
 class FakeBucket {
   public:
     struct Object {

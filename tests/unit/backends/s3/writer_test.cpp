@@ -120,8 +120,8 @@ TEST_F(S3Writer, RepeatsFailuresThatPass) {
 
 TEST_F(S3Writer, RefusalsAreToldAndNotRepeated) {
     const std::vector<std::pair<Reply, int>> refusals{
-        {error(403, "AccessDenied"), EACCES},     {error(403, "QuotaExceeded"), EDQUOT},
-        {error(400, "EntityTooLarge"), EFBIG},    {error(400, "KeyTooLongError"), ENAMETOOLONG},
+        {error(403, "AccessDenied"), EACCES},       {error(403, "QuotaExceeded"), EDQUOT},
+        {error(400, "EntityTooLarge"), EFBIG},      {error(400, "KeyTooLongError"), ENAMETOOLONG},
         {error(501, "NotImplemented"), EOPNOTSUPP}, {error(409, "InvalidBucketState"), EBUSY},
         {error(404, "NoSuchBucket"), EIO}};
     for (const auto& [reply, code] : refusals) {

@@ -73,7 +73,8 @@ TEST_F(OutJournalTest, ATornLineAndDamagedOnesAreLeftOut) {
     ASSERT_TRUE(open()->finished(done_of("small")));
     std::ofstream(file(), std::ios::app | std::ios::binary)
         << "{\"what\":\"done\",\"path\":\"a\"}\n"
-        << "{\"what\":\"upload\",\"path\":\"../x\",\"source_version\":\"\",\"id\":\"\",\"size\":1,\"part_size\":1}\n"
+        << "{\"what\":\"upload\",\"path\":\"../"
+           "x\",\"source_version\":\"\",\"id\":\"\",\"size\":1,\"part_size\":1}\n"
         << "[]\n{\"what\":\"unknown\",\"path\":\"x\"}\n{\"what\":\"ended\",\"path\":\"sma";
     const auto journal = open();
     ASSERT_TRUE(journal) << journal.error().message;

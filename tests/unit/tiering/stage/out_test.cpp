@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "backends/s3/s3_origin.hpp"
 #include "config/mutex.hpp"
