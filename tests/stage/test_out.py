@@ -15,9 +15,13 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mount"))
+for part in ("faults", "mount"):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / part))
 
-from harness import disks, processes, servers  # noqa: E402  pylint: disable=wrong-import-position
+# pylint: disable=wrong-import-position
+from harness import disks, processes, servers  # noqa: E402
+from proxy import Proxy  # noqa: E402
+from proxy.certificates import Certificates  # noqa: E402
 
 TIERFS = Path(os.environ.get("TIERFS_TEST_BINARY", Path(__file__).resolve().parents[2] / "build/dev/tierfs"))
 STAGE = TIERFS.with_name("tierfs-stage")
@@ -431,3 +435,26 @@ def test_wrong_usage_is_status_2(place, out, words):
     source(place)
     words = [str(place / word) if word in ("from", "to") else word for word in words]
     assert out(*words, expect=2).err
+
+
+def through(proxy, more=""):
+    return ["-o", f"s3.endpoint={proxy.endpoint},s3.region=us-east-1{more}"]
+
+
+def test_over_tls_the_payload_is_not_signed_but_checked(place, bucket, out):
+    files = make(source(place), small=3)
+    with Proxy(("127.0.0.1", bucket.server.port), tls=Certificates(place / "tls")) as proxy:
+        out(place / "from", bucket.url, *through(proxy, f",s3.ca_bundle={proxy.tls.authority}"))
+    expect_bucket(bucket, files)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_bad_weather_is_survived(place, bucket, out, seed):
+    files = make(source(place), small=20)
+    rules = [{"match": {"probability": 0.1, "seed": seed}, "faults": [{"do": "reply", "status": 503, "code": "SlowDown"}]},
+             {"match": {"probability": 0.1, "seed": seed + 10}, "faults": [{"do": "reset"}]},
+             {"match": {"probability": 0.05, "seed": seed + 20, "method": "PUT"},
+              "faults": [{"do": "reply", "status": 500, "code": "InternalError"}]}]
+    with Proxy(("127.0.0.1", bucket.server.port), rules) as proxy:
+        out(place / "from", bucket.url, *through(proxy, ",origin.deadline=90s"))
+    expect_bucket(bucket, files)

@@ -16,9 +16,6 @@
 namespace tierfs::stage {
 namespace {
 
-/// Clocks of two machines that may differ by so much.
-constexpr std::int64_t kClockSlack = 300;
-
 bool is_below(const std::string& path, const std::string& folder) {
     return path == folder ||
            (path.starts_with(folder) && (folder.ends_with('/') || path[folder.size()] == '/'));

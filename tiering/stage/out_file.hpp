@@ -63,6 +63,9 @@ class OutSums {
     const std::unique_ptr<State> state_;  ///< used by whose turn it is
 };
 
+/// Clocks of two machines may differ by so many seconds.
+inline constexpr std::int64_t kClockSlack = 300;
+
 /// A large file between its first part and its last. The scheduling (out_upload.cpp) owns it.
 struct OutJob {
     std::string path;
@@ -70,6 +73,7 @@ struct OutJob {
     std::uint64_t size = 0, part_size = 0;
     unsigned parts = 0;
     Upload upload;
+    std::int64_t begun_s = 0;  ///< when `upload` was asked for, seconds since 1970; 0: by an earlier run
     PutOptions options;
     std::map<unsigned, UploadPart> there;  ///< what an earlier run sent, by number
     OutSums sums;

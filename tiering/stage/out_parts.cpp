@@ -31,7 +31,8 @@ Result<void> OutUpload::start_large(std::shared_ptr<OutJob> job) {
     const auto resumed = resume(*job);
     if (!resumed) return fail(resumed.error());
     if (!*resumed) {
-        if (auto kept = way_.journal.intend(job->path, std::time(nullptr)); !kept)
+        job->begun_s = std::time(nullptr);
+        if (auto kept = way_.journal.intend(job->path, job->begun_s); !kept)
             return fail(noted({ECANCELED, kept.error().message}));
         auto upload = way_.writer.begin(job->path, job->options);
         if (!upload) return fail(noted(upload.error()));
@@ -102,6 +103,15 @@ Result<UploadPart> OutUpload::try_part(OutJob& job, unsigned number, AlignedBuff
     return sent;
 }
 
+void OutUpload::drop_doubles(const OutJob& job) {
+    if (job.begun_s == 0 || way_.destination.stats().retries == 0) return;
+    const auto pending = way_.writer.pending(job.path);
+    if (!pending) return;  // not everybody may list them: a rule of the bucket drops them one day
+    for (const auto& upload : *pending) {
+        if (upload.begun_s >= job.begun_s - kClockSlack) (void)way_.writer.abort(upload.upload);
+    }
+}
+
 void OutUpload::finish(OutJob& job, AlignedBuffer& buffer) {
     auto fate = try_finish(job, buffer);
     if (fate) {
@@ -135,6 +145,7 @@ Result<OutUpload::Fate> OutUpload::try_finish(OutJob& job, AlignedBuffer& buffer
     auto written = way_.writer.complete(job.upload, parts, job.options);
     if (!written) return fail(noted(written.error()));
     (void)way_.journal.ended(job.path);  // else the next run finds that the upload is gone
+    drop_doubles(job);
     fate.record = record_of(job.source, job.path);
     fate.record.xxh3 = job.sums.xxh3();
     fate.record.crc32c = job.sums.crc32c();

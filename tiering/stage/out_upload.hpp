@@ -65,6 +65,8 @@ class OutUpload {
 
     void send_part(const Part& part, AlignedBuffer& buffer);
     Result<UploadPart> try_part(OutJob& job, unsigned number, AlignedBuffer& buffer);
+    /// Uploads of this path that were asked for and whose replies were lost.
+    void drop_doubles(const OutJob& job);
     void finish(OutJob& job, AlignedBuffer& buffer);
     Result<Fate> try_finish(OutJob& job, AlignedBuffer& buffer);
     Result<void> verify(const std::string& path, const Written& written, const std::string& expected,
