@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -64,6 +65,7 @@ int run(Options& options, Settings& settings) {
         return status;
     }
     options.out.memory = settings.memory_limit / 2;
+    options.out.workers = std::min(options.out.workers, settings.origin_connections);
     const auto summary = stage_out(options.out, **destination, report, stop);
     (*destination)->stop();
     if (!summary) {

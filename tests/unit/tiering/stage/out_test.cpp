@@ -52,7 +52,7 @@ class StageOut : public testing::Test {
         write("small", "hello");
         write("sub/empty", "");
         write("sub/large", large(40U << 20));
-        options_.directory = base_ / "from";
+        options_.directory = (base_ / "from").string();
         options_.workers = 3;
         settings_.source = "s3://bkt/pre";
         settings_.s3_anonymous = true;
@@ -298,7 +298,7 @@ TEST_F(StageOut, AManifestThatIsNoneIsNotReplaced) {
 
 TEST_F(StageOut, ADirectoryIsADestinationToo) {
     fs::create_directory(base_ / "to");
-    settings_.source = base_ / "to";
+    settings_.source = (base_ / "to").string();
     auto destination = open_origin(settings_);
     ASSERT_TRUE(destination);
     options_.verify = OutVerify::full;
