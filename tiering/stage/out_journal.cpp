@@ -129,11 +129,15 @@ Result<void> OutJournal::take(std::string_view line) {
     if (!fields.good()) return fail(EINVAL, fields.problem());
     if (!is_clean_path(path)) return fail(EINVAL, "the path is not a clean relative one");
     if (what == "intent") {
-        intents_[path] = fields.signed_number("time");
+        const auto time = fields.signed_number("time");
+        if (fields.good()) intents_[path] = time;
     } else if (what == "upload") {
-        intents_.erase(path);
-        pending_[path] = {path, fields.text("source_version"), fields.text("id"), fields.number("size"),
-                          fields.number("part_size")};
+        OutPending pending{path, fields.text("source_version"), fields.text("id"), fields.number("size"),
+                           fields.number("part_size")};
+        if (fields.good()) {
+            intents_.erase(path);
+            pending_[path] = std::move(pending);
+        }
     } else if (what == "ended") {
         pending_.erase(path);
         intents_.erase(path);
@@ -141,10 +145,14 @@ Result<void> OutJournal::take(std::string_view line) {
         done_.erase(path);
     } else if (what == "done") {
         const auto record = json.find("record");
-        auto parsed = record == json.end() ? fail(EINVAL, "no record") : parse_record(record->dump());
+        auto parsed = parse_record(record == json.end() ? "" : record->dump());
         if (!parsed) return fail(parsed.error());
-        intents_.erase(path);
-        done_[path] = {std::move(*parsed), fields.text("version"), fields.text("checksum")};
+        OutDone done{std::move(*parsed), fields.text("version"), fields.text("checksum")};
+        if (done.record.path != path) return fail(EINVAL, "a record of another path");
+        if (fields.good()) {
+            intents_.erase(path);
+            done_[path] = std::move(done);
+        }
     } else {
         return fail(EINVAL, "a line of an unknown kind");
     }

@@ -263,6 +263,11 @@ void OutUpload::arrived(Fate fate) {
     if (known == way_.journal.done().end() || known->second != done) {
         if (auto kept = way_.journal.finished(done); !kept) noted({ECANCELED, kept.error().message});
     }
+    // Completed by a run that was killed before it could say so, or put there by somebody else meanwhile.
+    const auto pending = way_.journal.pending().find(fate.record.path);
+    if (fate.fate == OutFate::skipped && pending != way_.journal.pending().end()) {
+        if (way_.writer.abort({pending->first, pending->second.id})) (void)way_.journal.ended(pending->first);
+    }
     OutEvent event;
     event.path = fate.record.path;
     event.fate = fate.fate;

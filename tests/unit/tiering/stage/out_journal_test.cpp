@@ -72,13 +72,13 @@ TEST_F(OutJournalTest, RemembersWhatIsUnfinishedAndWhatIsDone) {
 TEST_F(OutJournalTest, ATornLineAndDamagedOnesAreLeftOut) {
     ASSERT_TRUE(open()->finished(done_of("small")));
     std::ofstream(file(), std::ios::app | std::ios::binary)
-        << "{\"what\":\"done\",\"path\":\"a\"}\n"
+        << "{\"what\":\"done\",\"path\":\"a\"}\n{\"what\":\"upload\",\"path\":\"a\",\"id\":\"x\"}\n"
         << "{\"what\":\"upload\",\"path\":\"../"
            "x\",\"source_version\":\"\",\"id\":\"\",\"size\":1,\"part_size\":1}\n"
         << "[]\n{\"what\":\"unknown\",\"path\":\"x\"}\n{\"what\":\"ended\",\"path\":\"sma";
     const auto journal = open();
     ASSERT_TRUE(journal) << journal.error().message;
-    EXPECT_EQ(journal->damaged_lines(), 4U);
+    EXPECT_EQ(journal->damaged_lines(), 5U);
     EXPECT_EQ(journal->done().size(), 1U);
     EXPECT_TRUE(journal->pending().empty());
 }
