@@ -1,7 +1,3 @@
-// The bytes were damaged on the way; another operation on the key was under way.
-if (writing &&
-    (body.code == "BadDigest" || body.code == "XAmzContentSHA256Mismatch" || body.code == "OperationAborted"))
-    return Verdict::repeat;
 #include "backends/s3/verdict.hpp"
 
 #include <charconv>
@@ -84,6 +80,10 @@ Verdict verdict_of_error(const http::Response& response, const ErrorBody& body, 
     const int status = response.status;
     if (http::worth_repeating(response)) return Verdict::repeat;
     if (body.code == "RequestTimeout" || body.code == "SlowDown") return Verdict::repeat;
+    // The bytes were damaged on the way; another operation on the key was under way.
+    if (writing && (body.code == "BadDigest" || body.code == "XAmzContentSHA256Mismatch" ||
+                    body.code == "OperationAborted"))
+        return Verdict::repeat;
     if (body.code == "RequestTimeTooSkewed") return Verdict::wrong_clock;
     if ((status == 400 || status == 401 || status == 403) && is_stale_key(body.code))
         return Verdict::renew_credentials;

@@ -34,7 +34,7 @@ class S3Writer : public S3OriginTest {
             if (request.method != method || request.target.find(part) == std::string::npos || left-- <= 0)
                 return std::nullopt;
             return reply;
-        };
+        });
     }
 
     Result<Written> write_in_parts(const std::string& path, const std::vector<std::string>& pieces,
