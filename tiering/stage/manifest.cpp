@@ -34,16 +34,23 @@ Result<void> sync_folder_of(const std::string& path) {
     return {};
 }
 
-/// Durably, or not at all.
-Result<void> write_whole(const std::string& path, const std::string& text) {
-    const std::string beside = path + ".new";
+/// Durably, or not at all. Without `replace` what is there already stays, and that is no error.
+Result<void> write_whole(const std::string& path, const std::string& text, bool replace) {
+    const std::string beside = path + ".new" + std::to_string(::getpid());
     {
         const FileDescriptor fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
         if (!fd) return fail(system_error(errno, beside));
         if (auto written = write_all(fd.get(), text); !written) return fail(written.error().within(beside));
         if (::fsync(fd.get()) != 0) return fail(system_error(errno, beside));
     }
-    if (::rename(beside.c_str(), path.c_str()) != 0) return fail(system_error(errno, path));
+    const int renamed = replace
+                            ? ::rename(beside.c_str(), path.c_str())
+                            : ::renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE);
+    if (renamed != 0) {
+        const int code = errno;
+        static_cast<void>(::unlink(beside.c_str()));
+        if (replace || code != EEXIST) return fail(system_error(code, path));
+    }
     return sync_folder_of(path);
 }
 
@@ -82,14 +89,17 @@ bool is_clean_path(std::string_view path) {
     while (true) {
         const auto slash = path.find('/');
         const auto component = path.substr(0, slash);
-        if (component.empty() || component == "." || component == ".." || component.size() > 255) return false;
+        if (component.empty() || component == "." || component == ".." || component.size() > 255)
+            return false;
         if (slash == std::string_view::npos) return true;
         path.remove_prefix(slash + 1);
     }
 }
 
 std::string to_line(const ManifestHeader& header) {
-    Json json = {{"format", kManifestFormat}, {"version", kManifestVersion}, {"created_by", header.created_by}};
+    Json json = {{"format", std::string(kManifestFormat)},
+                 {"version", kManifestVersion},
+                 {"created_by", header.created_by}};
     put_text(json, "source", header.source);
     for (const auto& [name, value] : header.more)
         if (!json.contains(name)) put_text(json, name, value);
@@ -198,7 +208,7 @@ Result<ManifestWriter> ManifestWriter::open(const std::string& path, const Manif
     constexpr int kFlags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
     FileDescriptor fd(::open(path.c_str(), kFlags));
     if (!fd && errno == ENOENT) {
-        if (auto made = write_whole(path, to_line(header)); !made) return fail(made.error());
+        if (auto made = write_whole(path, to_line(header), false); !made) return fail(made.error());
         fd.reset(::open(path.c_str(), kFlags));
     }
     if (!fd) return fail(system_error(errno, path));
@@ -229,7 +239,7 @@ Result<void> ManifestWriter::sync() {
 Result<void> ManifestWriter::rewrite(const std::string& path, const Manifest& manifest) {
     std::string text = to_line(manifest.header);
     for (const auto& [name, record] : manifest.records) text += to_line(record);
-    return write_whole(path, text);
+    return write_whole(path, text, true);
 }
 
 }  // namespace tierfs::stage

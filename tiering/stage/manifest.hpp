@@ -1,8 +1,8 @@
-// tiering/stage/: what tierfs-stage does. Writes copies of datasets in the shape that direct readers want, and
-// keeps the books about them. fs/stage/ (the command line) calls it, nobody else.
+// tiering/stage/: what tierfs-stage does. Writes copies of datasets in the shape that direct readers want,
+// and keeps the books about them. fs/stage/ (the command line) calls it, nobody else.
 //
-// manifest.hpp: the book of what is where. A text file of JSON lines: first a header with the format's name and
-// version, then records, each appended whole; of one path the last record counts.
+// manifest.hpp: the book of what is where. A text file of JSON lines: first a header with the format's name
+// and version, then records, each appended whole; of one path the last record counts.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@
 
 namespace tierfs::stage {
 
-/// Checksums, the journal and repeated work count in chunks of this many bytes of a file; the last is shorter.
+/// Checksums, the journal and repeated work count in chunks of this many bytes of a file; the last is
+/// shorter.
 inline constexpr std::uint64_t kChunkBytes = std::uint64_t{16} << 20;
 
 inline constexpr std::string_view kManifestFormat = "tierfs-stage-manifest";
@@ -47,19 +48,21 @@ struct ManifestRecord {
 
 /// The first line.
 struct ManifestHeader {
-    std::string source;  ///< the dataset: Origin::identity() of what is staged here; for `out` the destination
+    std::string
+        source;  ///< the dataset: Origin::identity() of what is staged here; for `out` the destination
     std::string created_by = TIERFS_VERSION;
     std::map<std::string, std::string> more;  ///< further members with text values, kept as they are
 
     bool operator==(const ManifestHeader&) const = default;
 };
 
-/// One line each, with its newline. Bytes that are no UTF-8 go as "path_hex" instead of "path" (and link_hex).
+/// One line each, with its newline. Bytes that are no UTF-8 go as "path_hex" instead of "path" (and
+/// link_hex).
 std::string to_line(const ManifestHeader& header);
 std::string to_line(const ManifestRecord& record);
 
-/// EINVAL with what is wrong. `line` without its newline; hostile input is refused, never trusted: a path that
-/// is absolute or has empty, "." or ".." components, a number of checksums that does not fit the size.
+/// EINVAL with what is wrong. `line` without its newline; hostile input is refused, never trusted: a path
+/// that is absolute or has empty, "." or ".." components, a number of checksums that does not fit the size.
 Result<ManifestHeader> parse_header(std::string_view line);
 Result<ManifestRecord> parse_record(std::string_view line);
 

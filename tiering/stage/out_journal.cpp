@@ -17,7 +17,7 @@ constexpr std::string_view kFormat = "tierfs-stage-out-journal";
 constexpr int kVersion = 1;
 
 std::string header_line(const std::string& destination) {
-    Json json{{"format", kFormat}, {"version", kVersion}};
+    Json json{{"format", std::string(kFormat)}, {"version", kVersion}};
     put_text(json, "destination", destination);
     return json.dump() + "\n";
 }

@@ -17,8 +17,8 @@ struct SourceFile {
 };
 
 /// What a walk found. `problems` are things that cannot be staged (two things of one name, a listing that
-/// failed): the tree is then not whole and nothing may be removed by it. `remarks` are about what cannot be in
-/// a dataset (sockets, keys that are no paths).
+/// failed): the tree is then not whole and nothing may be removed by it. `remarks` are about what cannot be
+/// in a dataset (sockets, keys that are no paths).
 struct SourceTree {
     std::vector<SourceFile> files;  ///< sorted by path
     std::vector<std::string> problems, remarks;
