@@ -69,11 +69,13 @@ struct OriginRead {
 struct OriginStats {
     std::uint64_t get = 0, head = 0, list = 0, put = 0, remove = 0,
                   other = 0;  ///< requests sent, retries and hedges included
-    std::uint64_t bytes_read = 0, retries = 0, throttled = 0, errors = 0;
+    std::uint64_t bytes_read = 0, bytes_written = 0, retries = 0, throttled = 0, errors = 0;
     std::uint64_t hedged = 0, hedges_won = 0;  ///< reads sent a second time; of these, answered first
 };
 
-/// The source of truth of a mount, read-only in this version.
+class WritableOrigin;
+
+/// The source of truth of a mount.
 ///
 /// Thread-safe. `stat`, `list` and `read_link` block the caller for at most the deadline of the settings
 /// (plus a second); `read` does not block. Errors: ENOENT, EACCES (credentials, permissions, archived),
@@ -101,6 +103,9 @@ class Origin {
     virtual Result<std::string> read_link(const std::string& path) = 0;
 
     virtual void read(OriginRead request) = 0;
+
+    /// Where objects are written (backends/writable_origin.hpp); lives as long as this. Null: nowhere.
+    virtual WritableOrigin* writable() { return nullptr; }
 
     [[nodiscard]] virtual OriginStats stats() const = 0;
 

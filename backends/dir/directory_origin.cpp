@@ -13,6 +13,7 @@
 
 #include "backends/dir/acl.hpp"
 #include "backends/dir/beneath.hpp"
+#include "backends/dir/directory_writer.hpp"
 #include "backends/dir/patient_calls.hpp"
 #include "backends/dir/read_pool.hpp"
 #include "backends/disk/file_descriptor.hpp"
@@ -135,16 +136,25 @@ auto uninterrupted(Call call) {
 /// See Origin. Whatever the kernel does with the calls, questions are answered within origin.deadline.
 class DirectoryOrigin final : public Origin {
   public:
-    DirectoryOrigin(FileDescriptor root, std::string real_path, unsigned threads,
-                    std::chrono::milliseconds deadline)
-        : directory_(std::make_shared<Directory>(std::move(root), std::move(real_path))),
+    DirectoryOrigin(FileDescriptor root, FileDescriptor root_of_writer, std::string real_path,
+                    unsigned threads, std::chrono::milliseconds deadline)
+        : writer_(std::move(root_of_writer), real_path),
+          directory_(std::make_shared<Directory>(std::move(root), std::move(real_path))),
           calls_(threads, deadline),
           pool_(threads, deadline, [directory = directory_](OriginRead& read) { directory->serve(read); }) {}
 
     [[nodiscard]] std::string identity() const override { return "dir:" + directory_->real_path(); }
     [[nodiscard]] std::string kind() const override { return "directory"; }
     [[nodiscard]] bool listing_is_cheap() const override { return false; }
-    [[nodiscard]] OriginStats stats() const override { return directory_->stats(); }
+    [[nodiscard]] OriginStats stats() const override {
+        auto stats = directory_->stats();
+        const auto written = writer_.stats();
+        stats.put = written.put;
+        stats.remove = written.remove;
+        stats.bytes_written = written.bytes_written;
+        return stats;
+    }
+    WritableOrigin* writable() override { return &writer_; }
 
     Result<void> check() override {
         return ask<void>([](Directory& directory) { return directory.check(); });
@@ -177,6 +187,7 @@ class DirectoryOrigin final : public Origin {
         });
     }
 
+    DirectoryWriter writer_;
     const std::shared_ptr<Directory> directory_;
     PatientCalls calls_;
     ReadPool pool_;
@@ -314,9 +325,11 @@ Result<std::unique_ptr<Origin>> open_directory_origin(const Settings& settings, 
     if (!real) return fail(system_error(errno, "source directory '" + path + "'"));
     FileDescriptor root(TIERFS_FAULT_CALL("dir.root", ::open(real.get(), O_PATH | O_DIRECTORY | O_CLOEXEC)));
     if (!root) return fail(system_error(errno, "source directory '" + path + "'"));
+    FileDescriptor root_of_writer(::fcntl(root.get(), F_DUPFD_CLOEXEC, 0));
+    if (!root_of_writer) return fail(system_error(errno, "source directory '" + path + "'"));
     const unsigned threads = std::clamp(settings.origin_connections, 1U, kMaxReadThreads);
-    return std::make_unique<DirectoryOrigin>(std::move(root), std::string(real.get()), threads,
-                                             settings.origin_deadline);
+    return std::make_unique<DirectoryOrigin>(std::move(root), std::move(root_of_writer),
+                                             std::string(real.get()), threads, settings.origin_deadline);
 }
 
 }  // namespace tierfs

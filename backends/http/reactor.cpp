@@ -164,19 +164,24 @@ void Reactor::end(Transfer* key) {
 void Reactor::cut_overdue(Clock::time_point now) {
     next_scan_ = now + kScanInterval;
     std::vector<std::pair<Transfer*, Failure>> cut;
+    const auto longest_silence = [&](const Transfer& transfer) {
+        const auto own = transfer.request().stall;
+        return own.count() != 0 ? own : options_.stall;
+    };
     for (const auto& [key, transfer] : active_) {
         if (transfer->abandoned()) {
             cut.emplace_back(key, Failure::superseded);
         } else if (now >= transfer->request().deadline) {
             cut.emplace_back(key, Failure::deadline);
-        } else if (now - transfer->last_progress() >= options_.stall) {
+        } else if (now - transfer->last_progress() >= longest_silence(*transfer)) {
             cut.emplace_back(key, Failure::stalled);
         }
     }
     for (const auto& [key, failure] : cut) {
         const bool stalled = failure == Failure::stalled;
-        key->fail(failure, stalled ? "no byte came for " + std::to_string(options_.stall.count()) + " ms"
-                                   : "no answer in time: the deadline passed");
+        key->fail(failure, stalled
+                               ? "no byte came for " + std::to_string(longest_silence(*key).count()) + " ms"
+                               : "no answer in time: the deadline passed");
         end(key);
     }
     if (!dispatcher_.has_waiting()) return;

@@ -49,15 +49,18 @@ class AttemptWatch {
 
 /// One attempt. A plain value; `destination` belongs to the caller and must stay valid until the completion.
 struct Request {
-    std::string method = "GET";  ///< GET, HEAD, PUT or POST
+    std::string method = "GET";  ///< GET, HEAD, PUT, POST or DELETE
     std::string url;
     std::vector<Header> headers;
     std::string body;  ///< of PUT and POST
+    /// Sent instead of `body` when not empty. Belongs to the caller, valid until the completion.
+    std::span<const std::byte> upload;
     std::span<std::byte>
         destination;  ///< body of a 200 or 206 goes here, if not empty; else to Response::body
     std::size_t body_limit = 16U << 20;
     Clock::time_point deadline = Clock::time_point::max();
     std::chrono::milliseconds connect_timeout{5000};
+    std::chrono::milliseconds stall{0};  ///< longest silence in both directions; 0: as WireOptions says
     Priority priority = Priority::demand;
     bool ignore_proxy = false;  ///< metadata services are on this machine or its link: never through a proxy
     bool skip_admission = false;          ///< credentials are fetched even when all connections are taken

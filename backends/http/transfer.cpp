@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "backends/http/header_line.hpp"
 #include "config/fault_point.hpp"
@@ -14,6 +15,10 @@ namespace {
 
 constexpr std::size_t kHeaderLimit = 64U << 10;
 constexpr long kReceiveBuffer = 128L << 10;
+constexpr long kSendBuffer = 512L << 10;
+constexpr std::size_t kSmallUpload = 64U << 10;
+
+static_assert(std::is_same_v<curl_off_t, std::int64_t>, "the type in on_transfer_info");
 
 Failure failure_of(CURLcode code, std::string_view detail) {
     switch (code) {
@@ -59,10 +64,16 @@ void set_method(CURL* easy, const Request& request) {
         curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
     } else if (request.method == "GET") {
         curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
+    } else if (request.method == "DELETE") {
+        curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
+        curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "DELETE");
     } else {
+        const auto body = request.upload.empty() ? std::as_bytes(std::span(request.body)) : request.upload;
         curl_easy_setopt(easy, CURLOPT_POST, 1L);
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request.body.data());
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
+        // Not copied: it stays where it is until the completion.
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, reinterpret_cast<const char*>(body.data()));
+        if (body.size() > kSmallUpload) curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, kSendBuffer);
         if (request.method != "POST") curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
     }
 }
@@ -119,6 +130,10 @@ void Transfer::prepare(void* easy, const WireOptions& options) {
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, this);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &Transfer::on_body);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, this);
+    curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, &Transfer::on_transfer_info);
+    curl_easy_setopt(easy, CURLOPT_XFERINFODATA, this);
+    // Only what is sent needs it: what is received reports itself.
+    curl_easy_setopt(easy, CURLOPT_NOPROGRESS, request_.upload.empty() ? 1L : 0L);
     set_method(easy, request_);
     if (request_.watch) request_.watch->started(last_progress_);
 }
@@ -150,6 +165,14 @@ std::size_t Transfer::on_body(char* data, std::size_t size, std::size_t count, v
     transfer->last_progress_ = Clock::now();
     if (TIERFS_FAULT("http.body") != 0) cut_connection(transfer->easy_);
     return transfer->take_body({data, size * count}) ? size * count : 0;
+}
+
+int Transfer::on_transfer_info(void* self, std::int64_t /*total_down*/, std::int64_t /*down*/,
+                               std::int64_t /*total_up*/, std::int64_t up) {
+    auto* transfer = static_cast<Transfer*>(self);
+    if (up != transfer->sent_) transfer->last_progress_ = Clock::now();
+    transfer->sent_ = up;
+    return 0;
 }
 
 bool Transfer::take_body(std::string_view data) {

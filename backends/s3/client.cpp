@@ -13,7 +13,22 @@ using http::Clock;
 constexpr unsigned kMostBrokenReplies = 4;
 
 const char* method_of(RequestKind kind) {
-    return kind == RequestKind::head ? "HEAD" : "GET";
+    switch (kind) {
+        case RequestKind::head:
+            return "HEAD";
+        case RequestKind::put:
+            return "PUT";
+        case RequestKind::post:
+            return "POST";
+        case RequestKind::remove:
+            return "DELETE";
+        default:
+            return "GET";
+    }
+}
+
+bool is_write(RequestKind kind) {
+    return kind == RequestKind::put || kind == RequestKind::post || kind == RequestKind::remove;
 }
 
 /// What belongs to a kind of failure: keep the cause of the last attempt when time is up.
@@ -66,11 +81,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
         skew_ = aim.skew;
         auto request = make_request(aim);
         ++attempt_;
-        auto& counters = client_.counters_;
-        auto& count = operation_.kind == RequestKind::get    ? counters.get
-                      : operation_.kind == RequestKind::head ? counters.head
-                                                             : counters.list;
-        ++count;
+        ++client_.counter_of(operation_.kind);
         client_.hedger_.send(std::move(request),
                              [self = shared_from_this(), target = aim.target](http::Response response) {
                                  self->received(std::move(response), target);
@@ -89,6 +100,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
         input.host = aim.target.host();
         input.path = aim.target.path(operation_.key);
         input.query = canonical_query(operation_.query);
+        input.headers = operation_.headers;
         if (operation_.kind == RequestKind::get) {
             const auto last = operation_.offset + operation_.destination.size() - 1;
             input.headers.emplace_back(
@@ -96,13 +108,13 @@ class Client::Running : public std::enable_shared_from_this<Running> {
             if (is_strong_etag(operation_.version))
                 input.headers.emplace_back("If-Match", operation_.version);
         }
-        if (operation_.kind == RequestKind::list && aim.target.aws)
+        if (operation_.kind == RequestKind::list && operation_.key.empty() && aim.target.aws)
             input.headers.emplace_back("x-amz-optional-object-attributes", "RestoreStatus");
         http::Request request;
         request.headers = input.headers;
         if (client_.provider_ != nullptr) {
             static const std::string kNoPayload = sha256_hex("");
-            input.payload_sha256 = kNoPayload;
+            input.payload_sha256 = operation_.payload_sha256.empty() ? kNoPayload : operation_.payload_sha256;
             // In seconds: a server may say that it is in the year 9999, which nanoseconds cannot hold.
             const auto now = WallClock::to_time_t(WallClock::now()) + aim.skew.count();
             for (auto& header : aim.signer->sign(input, credentials_, now))
@@ -112,7 +124,10 @@ class Client::Running : public std::enable_shared_from_this<Running> {
         request.url = aim.target.base() + input.path;
         if (!input.query.empty()) request.url += "?" + input.query;
         request.destination = operation_.destination;
+        request.upload = operation_.payload;
+        request.stall = operation_.stall;
         request.deadline = operation_.deadline;
+        if (request.deadline != Clock::time_point::max()) request.deadline += operation_.transfer_time;
         request.priority = operation_.priority;
         request.fresh_connection = fresh_;
         return request;
@@ -121,10 +136,11 @@ class Client::Running : public std::enable_shared_from_this<Running> {
     void received(http::Response response, const Target& target) {
         const bool get = operation_.kind == RequestKind::get;
         if (get && response.status / 100 == 2) client_.counters_.bytes_read += response.received;
+        if (response.status / 100 == 2) client_.counters_.bytes_written += operation_.payload.size();
         if (http::is_throttling(response.status)) ++client_.counters_.throttled;
         client_.budget_.earned();
         const Expectation expected{operation_.offset, get ? operation_.destination.size() : 0,
-                                   operation_.version};
+                                   operation_.version, is_write(operation_.kind)};
         auto judgement = judge(response, expected, target, what_);
         fresh_ = response.failure != http::Failure::none;
         switch (judgement.verdict) {
@@ -214,8 +230,8 @@ class Client::Running : public std::enable_shared_from_this<Running> {
     }
 
     void finish(Result<http::Response> result) {
-        if (!result && result.error().code != ENOENT && result.error().code != ECANCELED)
-            ++client_.counters_.errors;
+        const int code = result ? 0 : result.error().code;
+        if (code != 0 && code != ENOENT && code != EEXIST && code != ECANCELED) ++client_.counters_.errors;
         auto done = std::move(operation_.done);
         operation_.done = nullptr;
         if (done) done(std::move(result));
@@ -258,6 +274,23 @@ Result<http::Response> Client::run(Operation operation) {
     MutexLock lock(slot->mutex);
     while (!slot->result) lock.wait(slot->ready);
     return std::move(*slot->result);
+}
+
+std::atomic<std::uint64_t>& Client::counter_of(RequestKind kind) {
+    switch (kind) {
+        case RequestKind::get:
+            return counters_.get;
+        case RequestKind::head:
+            return counters_.head;
+        case RequestKind::list:
+            return counters_.list;
+        case RequestKind::put:
+            return counters_.put;
+        case RequestKind::remove:
+            return counters_.remove;
+        default:
+            return counters_.other;
+    }
 }
 
 Client::Aim Client::aim() {
@@ -328,7 +361,11 @@ OriginStats Client::stats() const {
     stats.get = counters_.get + hedges.sent;
     stats.head = counters_.head;
     stats.list = counters_.list;
+    stats.put = counters_.put;
+    stats.remove = counters_.remove;
+    stats.other = counters_.other;
     stats.bytes_read = counters_.bytes_read;
+    stats.bytes_written = counters_.bytes_written;
     stats.retries = counters_.retries;
     stats.throttled = counters_.throttled;
     stats.errors = counters_.errors;

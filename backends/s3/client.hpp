@@ -11,19 +11,26 @@
 
 namespace tierfs::s3 {
 
-enum class RequestKind : std::uint8_t { get, head, list };
+enum class RequestKind : std::uint8_t { get, head, list, put, post, remove };
 
-/// One operation. `destination` must stay valid until `done`.
+/// One operation. `destination` and `payload` must stay valid until `done`.
 struct Operation {
     RequestKind kind = RequestKind::get;
-    std::string key;  ///< whole key; empty for lists
+    std::string key;  ///< whole key; empty for lists of keys
     Query query;
     std::string version;  ///< get: pinned
     std::uint64_t offset = 0;
     std::span<std::byte> destination;
     Priority priority = Priority::demand;
     http::Clock::time_point deadline = http::Clock::time_point::max();
-    unsigned attempts = 100;  ///< at most; the deadline comes first, usually
+    unsigned attempts = 100;             ///< at most; the deadline comes first, usually
+    std::vector<http::Header> headers;   ///< signed ones besides those that the kind brings
+    std::span<const std::byte> payload;  ///< of put and post
+    std::string payload_sha256;          ///< of `payload`, or UNSIGNED-PAYLOAD; empty: there is none
+    /// An attempt that began before the deadline may take so long beyond it: what a payload needs on a slow
+    /// line, or a server to put parts together.
+    std::chrono::milliseconds transfer_time{0};
+    std::chrono::milliseconds stall{0};  ///< http::Request::stall
     std::function<void(Result<http::Response>)> done;
 };
 
@@ -32,7 +39,8 @@ struct Operation {
 /// credentials that brought the last good reply is about the object: no renewal, which would hold up all.
 ///
 /// Thread-safe. `done` runs on an engine's or the provider's thread, or on the caller's; it must not block.
-/// Errors: ENOENT, EACCES, ESTALE (412, 416, another ETag), ETIMEDOUT, ECANCELED, EHOSTUNREACH (no connection
+/// Errors: ENOENT, EACCES, ESTALE (412, 416, another ETag; for
+/// writes see errno_of in verdict.cpp), ETIMEDOUT, ECANCELED, EHOSTUNREACH (no connection
 /// in `attempts`), EIO; the message names request, endpoint and S3's Code and Message.
 class Client {
   public:
@@ -53,8 +61,8 @@ class Client {
   private:
     class Running;
     struct Counters {
-        std::atomic<std::uint64_t> get{0}, head{0}, list{0}, bytes_read{0}, retries{0}, throttled{0},
-            errors{0};
+        std::atomic<std::uint64_t> get{0}, head{0}, list{0}, put{0}, remove{0}, other{0}, bytes_read{0},
+            bytes_written{0}, retries{0}, throttled{0}, errors{0};
     };
     struct Aim {
         Target target;
@@ -74,6 +82,7 @@ class Client {
     /// `used`: what the refused request was signed with. Whether signing again is worth it.
     bool correct_clock(std::string_view date, std::chrono::seconds used) TIERFS_EXCLUDES(mutex_);
     void remember_good(const Credentials& used) TIERFS_EXCLUDES(mutex_);
+    std::atomic<std::uint64_t>& counter_of(RequestKind kind);
     [[nodiscard]] bool brought_good(const Credentials& used) TIERFS_EXCLUDES(mutex_);
     double random() TIERFS_EXCLUDES(mutex_);
 

@@ -5,6 +5,7 @@
 #include "backends/s3/client.hpp"
 #include "backends/s3/head.hpp"
 #include "backends/s3/keys.hpp"
+#include "backends/s3/writer.hpp"
 
 namespace tierfs {
 namespace {
@@ -43,7 +44,8 @@ class S3Origin final : public Origin {
           engine_(std::move(engine)),
           provider_(credentials ? std::make_unique<CredentialProvider>(std::move(*credentials), engine_)
                                 : nullptr),
-          client_(std::move(target), engine_, provider_.get(), settings.origin_hedge) {}
+          client_(std::move(target), engine_, provider_.get(), settings.origin_hedge),
+          writer_(client_, target_, ownership_, deadline_) {}
 
     ~S3Origin() override { S3Origin::stop(); }
 
@@ -56,6 +58,7 @@ class S3Origin final : public Origin {
     Result<Attributes> stat(const std::string& path) override;
     Result<ListPage> list(const std::string& path, const std::string& token) override;
     void read(OriginRead request) override;
+    WritableOrigin* writable() override { return &writer_; }
 
     Result<std::string> read_link(const std::string& path) override {
         return fail(EINVAL, path + ": S3 has no symbolic links");
@@ -104,6 +107,7 @@ class S3Origin final : public Origin {
     http::Engine engine_;
     std::unique_ptr<CredentialProvider> provider_;
     Client client_;
+    Writer writer_;
 };
 
 Result<Listing> S3Origin::run_listing(Operation operation, bool checking) {

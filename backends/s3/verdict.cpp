@@ -43,6 +43,18 @@ Judgement judge_failure(const http::Response& response, const Target& target, co
     return judgement;
 }
 
+/// Of PUT, POST and DELETE; 0: as of all requests.
+int errno_of_write(int status, std::string_view code) {
+    if (code == "QuotaExceeded") return EDQUOT;
+    if (status == 507) return ENOSPC;
+    if (code == "EntityTooLarge") return EFBIG;
+    if (code == "KeyTooLongError") return ENAMETOOLONG;
+    if (status == 412) return EEXIST;  // If-None-Match; If-Match is told apart by who sent it
+    if (status == 409) return EBUSY;
+    if (status == 405 || status == 501) return EOPNOTSUPP;
+    return 0;
+}
+
 int errno_of(int status, std::string_view code) {
     if (status == 404) return ENOENT;
     if (status == 401 || status == 403) return EACCES;
@@ -64,10 +76,14 @@ std::string describe(const http::Response& response, const ErrorBody& body) {
     return text;
 }
 
-Verdict verdict_of_error(const http::Response& response, const ErrorBody& body) {
+Verdict verdict_of_error(const http::Response& response, const ErrorBody& body, bool writing) {
     const int status = response.status;
     if (http::worth_repeating(response)) return Verdict::repeat;
     if (body.code == "RequestTimeout" || body.code == "SlowDown") return Verdict::repeat;
+    // The bytes were damaged on the way; another operation on the key was under way.
+    if (writing && (body.code == "BadDigest" || body.code == "XAmzContentSHA256Mismatch" ||
+                    body.code == "OperationAborted"))
+        return Verdict::repeat;
     if (body.code == "RequestTimeTooSkewed") return Verdict::wrong_clock;
     if ((status == 400 || status == 401 || status == 403) && is_stale_key(body.code))
         return Verdict::renew_credentials;
@@ -81,9 +97,11 @@ Judgement judge_error(const http::Response& response, const Expectation& expecte
                       const std::string& what) {
     const auto body = parse_error(response.body);
     Judgement judgement;
-    judgement.error = Error{errno_of(response.status, body.code), what + ": " + describe(response, body)};
+    const int code = expected.writing ? errno_of_write(response.status, body.code) : 0;
+    judgement.error = Error{code != 0 ? code : errno_of(response.status, body.code),
+                            what + ": " + describe(response, body)};
     // Not this object is gone but all of them, or the mount is led astray: no reason to forget its name.
-    if (expected.size > 0 && body.code == "NoSuchBucket") judgement.error.code = EIO;
+    if ((expected.size > 0 || expected.writing) && body.code == "NoSuchBucket") judgement.error.code = EIO;
     const int status = response.status;
     const auto region = response.header("x-amz-bucket-region");
     judgement.region = region.empty() ? body.region : std::string(region);
@@ -100,7 +118,7 @@ Judgement judge_error(const http::Response& response, const Expectation& expecte
     if (redirect && !body.endpoint.empty())
         judgement.error.message += " (the bucket is at " + body.endpoint + ": set s3.endpoint)";
     judgement.error.message += tls_hint(response, target);
-    judgement.verdict = verdict_of_error(response, body);
+    judgement.verdict = verdict_of_error(response, body, expected.writing);
     return judgement;
 }
 
@@ -169,7 +187,8 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
 Judgement judge(const http::Response& response, const Expectation& expected, const Target& target,
                 const std::string& what) {
     if (response.failure != Failure::none) return judge_failure(response, target, what);
-    if (response.status != 200 && response.status != 206)
+    const bool done = expected.writing && (response.status == 201 || response.status == 204);
+    if (response.status != 200 && response.status != 206 && !done)
         return judge_error(response, expected, target, what);
     if (expected.size > 0) return judge_range(response, expected, what);
     return {};

@@ -28,6 +28,7 @@ struct Expectation {
     std::uint64_t offset = 0;
     std::size_t size = 0;
     std::string version;
+    bool writing = false;  ///< PUT, POST or DELETE
 };
 
 /// `what` names the request ("GET s3://b/k at http://…") in the error's text.

@@ -14,6 +14,7 @@ void add_in(CLI::App& app, int& status);
 void add_upkeep(CLI::App& app, int& status);
 void add_check(CLI::App& app, int& status);
 void add_cufile_json(CLI::App& app, int& status);
+void add_out(CLI::App& app, int& status);
 
 /// "tierfs-stage: TEXT" on standard error; the exit status 1.
 int complain(const std::string& text);

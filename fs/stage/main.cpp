@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
     try {
         add_plan(app, status);
         add_in(app, status);
+        add_out(app, status);
         add_upkeep(app, status);
         add_check(app, status);
         add_cufile_json(app, status);

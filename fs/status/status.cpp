@@ -46,7 +46,7 @@ Json origin_json(const OriginStats& origin) {
                   {"delete", origin.remove},
                   {"other", origin.other}}},
                 {"bytes_read", origin.bytes_read},
-                {"bytes_written", 0},
+                {"bytes_written", origin.bytes_written},
                 {"retries", origin.retries},
                 {"throttled", origin.throttled},
                 {"hedged", origin.hedged},

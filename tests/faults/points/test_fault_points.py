@@ -18,6 +18,8 @@ SAMPLE = 14  # points of a default run, others with each commit
 
 # Points that no session reaches, and why.
 UNREACHED = {
+    **{f"dir.{call}": "only tierfs-stage writes; tests/stage/test_out.py has kills there"
+       for call in ("create", "mkdir", "rename", "sync", "unlink", "write")},
     "fuse.abort": "only when a daemon hangs; tests/mount/test_faults.py has one that does",
     "index.mark": "only when RocksDB finds a damaged block; hit by EXTRA",
     "fuse.reply.error": "only when a reply has failed; hit by EXTRA",
