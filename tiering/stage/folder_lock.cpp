@@ -98,10 +98,10 @@ Result<FolderLock> FolderLock::take(const std::string& books, const Shard& shard
     lock.whole_ = std::move(*whole);
     const int how = shard.is_whole() ? LOCK_EX : LOCK_SH;
     if (auto held = hold(lock.whole_.get(), how, books, wait, stop); !held) return fail(held.error());
-    struct stat held {
-    }, there{};
-    if (::fstat(lock.whole_.get(), &held) != 0 || ::stat((books + "/lock").c_str(), &there) != 0 ||
-        held.st_ino != there.st_ino)
+    struct stat locked {};
+    struct stat there {};
+    if (::fstat(lock.whole_.get(), &locked) != 0 || ::stat((books + "/lock").c_str(), &there) != 0 ||
+        locked.st_ino != there.st_ino)
         return fail(EAGAIN, books + " was evicted meanwhile: try again");
     if (shard.is_whole()) {
         sign(lock.whole_.get());
