@@ -148,7 +148,7 @@ def test_names_that_collide(stage, xfs):
     with faults.FaultyS3({"a": b"a file", "a/b": b"below it", "c": b"fine"}) as server:
         found = stage("in", "s3://bucket", xfs.path, "-o", f"s3.endpoint={server.endpoint}", "-o", "s3.region=us-east-1",
                       expect=1)
-    assert "is a file and a folder at the source" in found.err
+    assert "file beside a directory" in found.err
     shape.expect_staged(xfs.path, {"a/b": b"below it", "c": b"fine"})
 
 

@@ -135,7 +135,7 @@ def test_the_source_changed_in_between(stage, source, xfs):
 
 def test_the_source_changes_while_it_is_copied(stage, source, xfs, bucket):
     bucket.put("x", content("old", 40 << 20))
-    bucket.server.control(rate_bps=10 << 20)
+    bucket.server.control(rate_bps=2 << 20)
     process = stage.start("in", bucket.url, xfs.path, *bucket.options, "--workers", 1, "--json", stdout=-1, stderr=-1)
     journal = xfs.path / ".tierfs-stage/journal.jsonl"
     processes.wait_until(lambda: journal.exists() and "offset" in journal.read_text(), 60 * SLOWNESS, "a piece")

@@ -169,7 +169,8 @@ void StageIn::report(const Plan& plan) {
     if (rate > 0) {
         const double seconds = static_cast<double>(plan.copy_bytes - plan.resumed_bytes) / rate;
         members["seconds_estimate"] = seconds;
-        estimate = "; about " + std::to_string(static_cast<long>(seconds) + 1) + " s at the rate of the last run";
+        estimate =
+            "; about " + std::to_string(static_cast<long>(seconds) + 1) + " s at the rate of the last run";
     }
     reporter_.event("plan", std::move(members));
     reporter_.say("copy " + std::to_string(plan.copies.size()) + " files, " + format_size(plan.copy_bytes) +
