@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "backends/disk/file_descriptor.hpp"
+#include "config/result.hpp"
 #include "fs/stage/command.hpp"
 #include "tiering/stage/gds/cufile_json.hpp"
 #include "tiering/stage/gds/pci.hpp"
