@@ -105,6 +105,19 @@ TEST_F(Check, EachThingThatIsWrongShutsTheWay) {
     }
 }
 
+TEST_F(Check, P2pdmaIsFoundAmongSymbolsWhereTheConfigurationIsNot) {
+    remove("/boot/config-6.8.0-45-generic");
+    const std::string nvme = "0 t nvme_v1_register_nvfs_dma_ops\n";
+    write("/proc/kallsyms", nvme + "0 T pci_p2pdma_add_resource");
+    EXPECT_EQ(worst(judged(), "p2pdma"), Level::pass);
+    write("/proc/kallsyms", nvme + "0 d p2pdma_pgmap_ops");
+    EXPECT_EQ(worst(judged(), "p2pdma"), Level::pass);
+    write("/proc/kallsyms", nvme);
+    EXPECT_EQ(worst(judged(), "p2pdma"), Level::fail);
+    remove("/proc/kallsyms");
+    EXPECT_EQ(worst(judged(), "p2pdma"), Level::skip);
+}
+
 TEST_F(Check, APassingThroughIommuIsRight) {
     write(std::string(kPort) + "/0000:3b:00.0/iommu_group/type", "identity");
     EXPECT_TRUE(judged().p2pdma.direct);
