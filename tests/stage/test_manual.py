@@ -49,7 +49,7 @@ def test_every_finding_is_there(text):
     ids = set()
     for source in sources:
         ids |= set(re.findall(r"\b(?:pass|warn|fail|skip)\((?:report\.)?findings, \"([a-z0-9-]+)\"",
-                              re.sub(r"\s+", " ", source.read_text(encoding="ascii")).replace("( ", "(")))
+                              re.sub(r"\s+", " ", source.read_text(encoding="utf-8")).replace("( ", "(")))
     assert len(ids) > 25
     assert not [name for name in ids if not re.search(rf"(?<![\w-]){name}(?![\w-])", text)]
 

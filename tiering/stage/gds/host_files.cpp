@@ -31,10 +31,13 @@ HostFiles::HostFiles(const std::string& root) {
 std::optional<std::string> HostFiles::text(const std::string& path) const {
     std::ifstream file(root_ + path, std::ios::binary);
     if (!file) return std::nullopt;
-    std::string text(kLongestFile, '\0');
-    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    std::string text;
+    std::array<char, 4096> piece{};
+    while (text.size() < kLongestFile && file) {
+        file.read(piece.data(), piece.size());
+        text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+    }
     if (file.bad()) return std::nullopt;
-    text.resize(static_cast<std::size_t>(file.gcount()));
     // A folder opens, too, and gives nothing: a file of /sys that is empty says as little.
     const auto end = text.find_last_not_of(" \t\n\r");
     if (end == std::string::npos) return std::nullopt;

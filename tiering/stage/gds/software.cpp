@@ -87,7 +87,9 @@ std::optional<bool> kernel_has_p2pdma(const HostFiles& files) {
         if (files.exists(path)) return files.mentions(path, "CONFIG_PCI_P2PDMA=y");
     }
     if (!files.exists("/proc/kallsyms")) return std::nullopt;
-    return files.mentions("/proc/kallsyms", "p2pdma_pgmap_ops");
+    // Data such as p2pdma_pgmap_ops is listed by kernels with CONFIG_KALLSYMS_ALL alone, functions by all.
+    return files.mentions("/proc/kallsyms", " pci_p2pdma_") ||
+           files.mentions("/proc/kallsyms", "p2pdma_pgmap_ops");
 }
 
 std::string registry_of(const HostFiles& files) {

@@ -96,13 +96,26 @@ TEST_F(Check, EachThingThatIsWrongShutsTheWay) {
         expect_blocks(report, one.id, one.nvidia_fs, one.p2pdma);
         EXPECT_EQ(report.direct(), !(one.nvidia_fs && one.p2pdma));
         for (const auto& finding : report.findings) {
-            if (finding.level == Level::fail)
-                EXPECT_TRUE(!finding.why.empty() && !finding.advice.empty()) << finding.id;
+            if (finding.level != Level::fail) continue;
+            EXPECT_TRUE(!finding.why.empty() && !finding.advice.empty()) << finding.id;
         }
         std::filesystem::remove_all(root_);
         memory_ = std::uint64_t{141} << 30U;
         good_host();
     }
+}
+
+TEST_F(Check, P2pdmaIsFoundAmongSymbolsWhereTheConfigurationIsNot) {
+    remove("/boot/config-6.8.0-45-generic");
+    const std::string nvme = "0 t nvme_v1_register_nvfs_dma_ops\n";
+    write("/proc/kallsyms", nvme + "0 T pci_p2pdma_add_resource");
+    EXPECT_EQ(worst(judged(), "p2pdma"), Level::pass);
+    write("/proc/kallsyms", nvme + "0 d p2pdma_pgmap_ops");
+    EXPECT_EQ(worst(judged(), "p2pdma"), Level::pass);
+    write("/proc/kallsyms", nvme);
+    EXPECT_EQ(worst(judged(), "p2pdma"), Level::fail);
+    remove("/proc/kallsyms");
+    EXPECT_EQ(worst(judged(), "p2pdma"), Level::skip);
 }
 
 TEST_F(Check, APassingThroughIommuIsRight) {
