@@ -142,11 +142,14 @@ TEST_F(StageOut, WhatIsThereIsSkippedAndWhatChangedIsSent) {
     EXPECT_EQ(second->sent, 1U);
     EXPECT_EQ(bucket_.parts_received(), 3U);
     expect_all_there();
+    const auto before = bucket_.objects().at(std::string("pre/") + kOutManifest).body;
     // Without a journal the bytes decide.
     fs::remove_all(base_ / "from" / kOutState);
     const auto third = run();
     ASSERT_TRUE(third) << third.error().message;
     EXPECT_EQ(third->skipped, 3U);
+    EXPECT_EQ(bucket_.objects().at(std::string("pre/") + kOutManifest).body, before)
+        << "it is the same still";
     EXPECT_EQ(bucket_.parts_received(), 3U);
 }
 
