@@ -206,7 +206,7 @@ def test_everything_arrives_verified_and_the_second_run_sends_nothing(place, buc
     assert summary["sent"] == len(files) and summary["failed"] == 0 and summary["manifest_written"]
     expect_bucket(bucket, files)
     newest = max(bucket.client.list_objects_v2(Bucket=bucket.name)["Contents"], key=lambda entry: entry["LastModified"])
-    assert bucket.head(MANIFEST)["LastModified"] == newest["LastModified"]
+    assert newest["Key"] == f"checkpoints/{MANIFEST}"
     metadata = bucket.head("model.pt")["Metadata"]
     assert metadata["mode"] == str(0o100640)
     assert abs(float(metadata["mtime"]) - (place / "from/model.pt").stat().st_mtime) < 0.001

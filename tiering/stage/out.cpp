@@ -44,6 +44,8 @@ class OutRun {
     Result<void> send();
     Result<void> remove_vanished();
     Result<void> tell_only();
+    /// What has not changed keeps its record, so that the manifest stays the same, byte for byte.
+    void keep_times();
     [[nodiscard]] std::vector<std::string> vanished() const;
     [[nodiscard]] const SourceFile* find(const std::string& path) const;
 
@@ -181,6 +183,16 @@ Result<void> OutRun::remove_vanished() {
     return {};
 }
 
+void OutRun::keep_times() {
+    for (auto& [path, record] : records_) {
+        const auto known = previous_.records.find(path);
+        if (known == previous_.records.end()) continue;
+        auto same = record;
+        same.time = known->second.time;
+        if (same == known->second) record.time = same.time;
+    }
+}
+
 Result<void> OutRun::tell_only() {
     for (const auto& file : tree_.files) {
         if (!file.link.empty()) continue;
@@ -245,6 +257,7 @@ Result<OutSummary> OutRun::run() {
                 path, known != previous_.records.end() ? known->second : journal_->done().at(path).record);
         }
     }
+    keep_times();
     if (auto written = write_out_manifest(writer_, destination_.identity(), records_, fresh_); !written)
         return fail(written.error());
     summary_.manifest_written = true;
