@@ -10,6 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (const auto settings = gds::parse_cufile_json(text)) {
         const gds::CuFileChoice choice{.p2pdma = settings->p2pdma_property && settings->p2pdma_nvme,
                                        .allow_compat = settings->allow_compat,
+                                       .stats = 0,
                                        .gpu_memory_kb = settings->max_direct_io_kb.value_or(0)};
         const auto again = gds::parse_cufile_json(gds::cufile_json(choice));
         fuzz::require(again.has_value(), "what is written is read");

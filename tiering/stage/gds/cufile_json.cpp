@@ -59,7 +59,7 @@ std::string cufile_json(const CuFileChoice& choice) {
     return json.dump(4) + "\n";
 }
 
-std::optional<CuFileSettings> parse_cufile_json(const std::string& text) {
+std::optional<CuFileSettings> parse_cufile_json(std::string_view text) {
     const Json json = Json::parse(text, nullptr, false, true);
     if (!json.is_object()) return std::nullopt;
     CuFileSettings settings;

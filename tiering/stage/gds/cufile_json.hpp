@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace tierfs::gds {
 
@@ -29,6 +30,6 @@ struct CuFileSettings {
 };
 
 /// None when the text is not a JSON object.
-std::optional<CuFileSettings> parse_cufile_json(const std::string& text);
+std::optional<CuFileSettings> parse_cufile_json(std::string_view text);
 
 }  // namespace tierfs::gds
