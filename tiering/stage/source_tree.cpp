@@ -80,9 +80,12 @@ class Walk {
             auto page = origin_.list(folder, token);
             if (!page) return fail(page.error());
             for (auto& entry : page->entries) add(folder, entry, found, folders);
-            for (const auto& [why, count] : page->hidden)
-                found.remarks.push_back(std::to_string(count) + " names in '" + printable(folder) +
-                                        "' are left out: " + why);
+            for (const auto& [why, count] : page->hidden) {
+                // A file that cannot be staged is missing in what is staged; a socket is not.
+                auto& where = why.starts_with("file beside") ? found.problems : found.remarks;
+                where.push_back(std::to_string(count) + " names in '" + printable(folder) +
+                                "' are left out: " + why);
+            }
             token = std::move(page->next);
         } while (!token.empty());
         // A file beside a folder of its name: only one of them can be staged.
