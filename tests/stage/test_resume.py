@@ -184,5 +184,5 @@ def test_a_signal_ends_it_in_order(stage, source, xfs, bucket):
     assert '"complete":false' in out
     bucket.server.control(rate_bps=0)
     done = stage(*words).event("done")
-    assert done["bytes_reused"] > 0
+    assert done["bytes_reused"] + done["bytes_kept"] > 0  # the file of that piece may have become whole meanwhile
     shape.expect_staged(xfs.path, files)
