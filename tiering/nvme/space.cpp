@@ -36,7 +36,7 @@ Result<void> SpaceKeeper::make_room(std::uint64_t bytes, const std::optional<Uni
     }
     auto space = free_space(core_.options.directory);
     while (space && space->available < bytes + space->reserve) {
-        const auto evicted = try_evict(keep, false);
+        auto evicted = try_evict(keep, false);
         if (!evicted && evicted.error().code == kTierFull) return evicted;
         if (!evicted) break;
         space = free_space(core_.options.directory);

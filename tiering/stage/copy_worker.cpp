@@ -117,7 +117,8 @@ bool CopyWorker::finish_whole(CopyJob& job) {
             context_.reporter.totals().bytes_reused += job.record.size;
             context_.reporter.totals().bytes_done += job.record.size;
             ManifestRecord record = job.record;
-            context_.committers[job.destination]->give({std::move(job), std::move(*fd), std::move(record)});
+            auto& committer = *context_.committers[job.destination];
+            committer.give({std::move(job), std::move(*fd), std::move(record)});
             return true;
         }
     }
@@ -138,7 +139,8 @@ void CopyWorker::make_link(CopyJob job) {
     record.mtime_ns = job.file.attributes.mtime_ns;
     record.link = job.file.link;
     record.device = destination.facts().device;
-    context_.committers[job.destination]->give({std::move(job), FileDescriptor(), std::move(record)});
+    auto& committer = *context_.committers[job.destination];
+    committer.give({std::move(job), FileDescriptor(), std::move(record)});
 }
 
 Result<FileDescriptor> CopyWorker::open_part(CopyJob& job) {

@@ -148,7 +148,7 @@ Result<void> OutRun::send() {
     OutUpload upload({options, root_.get(), destination_, writer_, *journal_, observer_, stop_,
                       source_->identity(), fresh_},
                      tree_.files);
-    const auto sent = upload.run();
+    auto sent = upload.run();
     const auto files = summary_.files, bytes = summary_.bytes;
     summary_ = upload.summary();
     summary_.files = files;
