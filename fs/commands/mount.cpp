@@ -5,6 +5,7 @@
 
 #include "config/settings.hpp"
 #include "fs/commands/commands.hpp"
+#include "fs/commands/environment.hpp"
 #include "fs/commands/parse.hpp"
 #include "fs/daemon/launch.hpp"
 
@@ -12,22 +13,12 @@ namespace tierfs {
 
 namespace {
 
-std::map<std::string, std::string> environment() {
-    std::map<std::string, std::string> variables;
-    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-        const std::string text = *entry;
-        const auto equals = text.find('=');
-        if (equals != std::string::npos) variables[text.substr(0, equals)] = text.substr(equals + 1);
-    }
-    return variables;
-}
-
 int mount_with(SettingsSources sources, const std::vector<std::string>& option_lists) {
     for (const auto& list : option_lists) {
         const auto options = split_options(list);
         sources.options.insert(sources.options.end(), options.begin(), options.end());
     }
-    sources.environment = environment();
+    sources.environment = process_environment();
     std::error_code ignored;
     sources.mountpoint = std::filesystem::absolute(sources.mountpoint, ignored).string();
     auto settings = load_settings(sources);

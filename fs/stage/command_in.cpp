@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "fs/commands/environment.hpp"
 #include "fs/stage/command.hpp"
 #include "fs/stage/run.hpp"
 #include "tiering/stage/stage_in.hpp"
@@ -11,16 +12,6 @@
 namespace tierfs::stage {
 
 namespace {
-
-std::map<std::string, std::string> environment() {
-    std::map<std::string, std::string> variables;
-    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-        const std::string text = *entry;
-        const auto equals = text.find('=');
-        if (equals != std::string::npos) variables[text.substr(0, equals)] = text.substr(equals + 1);
-    }
-    return variables;
-}
 
 /// The command line of `in` and `plan`.
 struct Request {
@@ -68,7 +59,7 @@ int run(Request& request, bool only_plan) {
     const bool is_path = request.source.find("://") == std::string::npos && !request.source.empty();
     if (is_path) sources.source = std::filesystem::absolute(request.source).string();
     sources.options = request.settings;
-    sources.environment = environment();
+    sources.environment = process_environment();
     options.settings = must(load_settings(sources), "-o");
     return run_with(request.report, [&](Reporter& reporter, const StopFlag& stop) {
         return stage_in(options, reporter, stop);

@@ -7,9 +7,10 @@
 
 #include "config/settings.hpp"
 #include "config/units.hpp"
+#include "fs/commands/environment.hpp"
 #include "fs/stage/command.hpp"
 #include "fs/stage/out_report.hpp"
-#include "fs/stage/out_signals.hpp"
+#include "fs/stage/signals.hpp"
 
 extern char** environ;  // NOLINT: environ(7)
 
@@ -23,16 +24,6 @@ struct Options {
     std::string part_size, verify = "checksums";
     bool json = false, quiet = false, verbose = false;
 };
-
-std::map<std::string, std::string> environment() {
-    std::map<std::string, std::string> all;
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-        const std::string text(*entry);
-        const auto equals = text.find('=');
-        if (equals != std::string::npos) all[text.substr(0, equals)] = text.substr(equals + 1);
-    }
-    return all;
-}
 
 /// A directory is made when only its last component is absent: a mistyped path must not fill another disk.
 Result<std::string> destination_of(const Options& options) {
@@ -55,7 +46,7 @@ Result<std::unique_ptr<Origin>> open_destination(const Options& options, Setting
 
 int run(Options& options, Settings& settings) {
     StopFlag stop;
-    const OutSignals signals(stop);
+    const Signals signals(stop);
     const auto form = options.json ? OutForm::json : options.quiet ? OutForm::quiet : OutForm::people;
     OutReport report(form, options.verbose);
     auto destination = open_destination(options, settings);
@@ -92,7 +83,7 @@ int checked_run(Options& options) {
     SettingsSources sources;
     sources.source = options.destination;
     sources.options = options.settings;
-    sources.environment = environment();
+    sources.environment = process_environment();
     auto settings = load_settings(sources);
     if (!settings) {
         complain(settings.error().message);
