@@ -65,12 +65,13 @@ struct ErrorName {
     int code;
 };
 constexpr std::array kErrors{
-    ErrorName{"EIO", EIO},       ErrorName{"ENOSPC", ENOSPC},        ErrorName{"EROFS", EROFS},
-    ErrorName{"EACCES", EACCES}, ErrorName{"EPERM", EPERM},          ErrorName{"ENOENT", ENOENT},
-    ErrorName{"EAGAIN", EAGAIN}, ErrorName{"EINTR", EINTR},          ErrorName{"EMFILE", EMFILE},
-    ErrorName{"ENFILE", ENFILE}, ErrorName{"ENOMEM", ENOMEM},        ErrorName{"EBADMSG", EBADMSG},
-    ErrorName{"ESTALE", ESTALE}, ErrorName{"ETIMEDOUT", ETIMEDOUT},  ErrorName{"EINVAL", EINVAL},
-    ErrorName{"EDQUOT", EDQUOT}, ErrorName{"ENOTCONN", ENOTCONN},    ErrorName{"EPIPE", EPIPE},
+    ErrorName{"EIO", EIO},       ErrorName{"ENOSPC", ENOSPC},         ErrorName{"EROFS", EROFS},
+    ErrorName{"EACCES", EACCES}, ErrorName{"EPERM", EPERM},           ErrorName{"ENOENT", ENOENT},
+    ErrorName{"EAGAIN", EAGAIN}, ErrorName{"EINTR", EINTR},           ErrorName{"EMFILE", EMFILE},
+    ErrorName{"ENFILE", ENFILE}, ErrorName{"ENOMEM", ENOMEM},         ErrorName{"EBADMSG", EBADMSG},
+    ErrorName{"ESTALE", ESTALE}, ErrorName{"ETIMEDOUT", ETIMEDOUT},   ErrorName{"EINVAL", EINVAL},
+    ErrorName{"EDQUOT", EDQUOT}, ErrorName{"ENOTCONN", ENOTCONN},     ErrorName{"EPIPE", EPIPE},
+    ErrorName{"ELOOP", ELOOP},   ErrorName{"EOPNOTSUPP", EOPNOTSUPP}, ErrorName{"ENOTTY", ENOTTY},
     ErrorName{"EBUSY", EBUSY},   ErrorName{"ECONNRESET", ECONNRESET}};
 
 std::optional<std::uint64_t> number(std::string_view text) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "config/memory_plan.hpp"
 #include "config/settings_table.hpp"
@@ -55,6 +56,8 @@ class Loader {
         const Key* key = settings::find(name);
         if (key == nullptr) {
             if (name == "rw") return refuse(place, "rw: this version of tierfs is read-only; allowed: ro");
+            if (name == "datasets")
+                return refuse(place, "datasets: rules stand in a YAML file; allowed: config=FILE");
             return refuse(place, settings::shown(name) + " is no known key" + settings::suggestion(name));
         }
         if (const auto problem = settings::set(settings, *key, value)) return refuse(place, *problem);
@@ -68,8 +71,13 @@ class Loader {
     void read_file(const std::string& path) {
         for (const auto& entry : settings::read_yaml(path, problems)) {
             if (problems.size() > kMostProblems) return;
-            set(entry.key, entry.value, entry.place);
+            if (entry.rule) {
+                set_in_rule(entry);
+            } else {
+                set(entry.key, entry.value, entry.place);
+            }
         }
+        end_rule();
     }
 
     /// Where a key was set, for problems of several keys together.
@@ -79,7 +87,29 @@ class Loader {
     }
 
   private:
+    void set_in_rule(const settings::Entry& entry) {
+        if (entry.key.empty() && entry.value.empty()) {
+            end_rule();
+            if (settings.datasets.size() == DatasetRules::kMost)
+                refuse(entry.place, "datasets: found more than 64 rules; allowed: at most 64");
+            settings.datasets.emplace_back();
+            settings.datasets.back().place = entry.place;
+            has_match_ = false;
+            return;
+        }
+        has_match_ = has_match_ || entry.key == "match";
+        if (const auto problem = settings.datasets.back().set(entry.key, entry.value))
+            refuse(entry.place, "datasets: " + *problem);
+    }
+
+    void end_rule() {
+        if (settings.datasets.empty() || std::exchange(has_match_, true)) return;
+        refuse(settings.datasets.back().place,
+               "datasets: found a rule without match; allowed: a pattern, as match: /train/**");
+    }
+
     std::map<std::string, std::string> places_;
+    bool has_match_ = true;  ///< the last rule has one
 };
 
 std::string variable_of(const Key& key) {
@@ -136,15 +166,6 @@ std::string config_file(const std::vector<std::string>& options, Loader& loader)
     return path;
 }
 
-/// Whether `path` is `folder` or lies below it, by name alone: the folder may be a mount that hangs.
-bool is_within(const std::string& path, const std::string& folder) {
-    if (path.empty() || folder.empty()) return false;
-    std::filesystem::path outer = std::filesystem::path(folder).lexically_normal();
-    if (!outer.has_filename() && outer != outer.root_path()) outer = outer.parent_path();
-    const std::filesystem::path inner = std::filesystem::path(path).lexically_normal();
-    return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
-}
-
 void check_together(Loader& loader) {
     const Settings& s = loader.settings;
     if (s.nvme_limit != 0 && s.nvme_path.empty()) {
@@ -157,11 +178,11 @@ void check_together(Loader& loader) {
                           ", which is more than memory.limit (" + format_size_exact(s.memory_limit) + ", " +
                           loader.place("memory.limit") + "); allowed: at most memory.limit");
     }
-    for (const auto& [name, path] : {std::pair<std::string, const std::string&>{"nvme.path", s.nvme_path},
-                                     {"index.path", s.index_path},
-                                     {"log.file", s.log_file},
-                                     {"s3.ca_bundle", s.s3_ca_bundle}}) {
-        if (!is_within(path, s.mountpoint)) continue;
+    std::vector<std::pair<std::string, std::string>> paths{
+        {"index.path", s.index_path}, {"log.file", s.log_file}, {"s3.ca_bundle", s.s3_ca_bundle}};
+    for (const std::string& path : split_paths(s.nvme_path)) paths.emplace_back("nvme.path", path);
+    for (const auto& [name, path] : paths) {
+        if (!is_path_within(path, s.mountpoint)) continue;
         loader.refuse(loader.place(name),
                       name + ": found " + settings::shown(path) +
                           ", which lies inside the mountpoint; allowed: a path outside of it");
@@ -174,6 +195,24 @@ void resolve_memory(Settings& settings) {
 }
 
 }  // namespace
+
+bool is_path_within(const std::string& path, const std::string& folder) {
+    if (path.empty() || folder.empty()) return false;
+    std::filesystem::path outer = std::filesystem::path(folder).lexically_normal();
+    if (!outer.has_filename() && outer != outer.root_path()) outer = outer.parent_path();
+    const std::filesystem::path inner = std::filesystem::path(path).lexically_normal();
+    return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+std::vector<std::string> split_paths(std::string_view text) {
+    std::vector<std::string> paths;
+    for (std::size_t from = 0; !text.empty() && from <= text.size();) {
+        const std::size_t end = std::min(text.find(':', from), text.size());
+        paths.emplace_back(text.substr(from, end - from));
+        from = end + 1;
+    }
+    return paths;
+}
 
 Result<Settings> load_settings(const SettingsSources& sources) {
     Loader loader;
@@ -199,13 +238,14 @@ Result<Settings> load_settings(const SettingsSources& sources) {
     return settings;
 }
 
-Result<void> check_settings_file(const std::string& path) {
+Result<Settings> check_settings_file(const std::string& path) {
     Loader loader;
     loader.read_file(path);
     // Where the limit is left to the machine, this machine's may not be the one that the file is for.
     if (loader.settings.memory_limit == 0) loader.settings.ram_limit.reset();
     check_together(loader);
-    return verdict(loader.problems);
+    if (const auto good = verdict(loader.problems); !good) return fail(good.error());
+    return std::move(loader.settings);
 }
 
 }  // namespace tierfs

@@ -8,16 +8,16 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "config/dataset_rules.hpp"
 #include "config/result.hpp"
 
 namespace tierfs {
 
 enum class Profile { small, large, automatic };
 enum class AddressingStyle { automatic, path, virtual_host };
-/// How a dataset is read, and so what the tiers keep of it (tiering/policy/dataset_policy.hpp).
-enum class DatasetClass { automatic, epoch, hot, stream, once };
 
 /// "Forever", for durations that may be unlimited.
 inline constexpr std::chrono::milliseconds kForever = std::chrono::milliseconds::max();
@@ -36,20 +36,24 @@ struct Settings {
     // memory and tiers; bytes
     std::uint64_t memory_limit = 0;  ///< memory.limit; resolved at load: min(25 % of the cgroup, 8 GiB)
     std::optional<std::uint64_t> ram_limit;  ///< ram.limit; empty: what memory.limit leaves; 0: no RAM tier
-    std::string nvme_path;                   ///< nvme.path; empty: no NVMe tier
-    std::uint64_t nvme_limit = 0;            ///< nvme.limit; 0: 80 % of the file system's free space at start
-    std::string index_path;  ///< index.path; empty: on the cache device, else a scratch directory
+    std::string nvme_path;         ///< nvme.path: folders with ':' between them; empty: no NVMe tier
+    std::uint64_t nvme_limit = 0;  ///< nvme.limit, of all devices; 0: 80 % of their free space at start
+    std::string verify = "auto";   ///< verify: auto, or always: also what readers could read past us
+    std::string index_path;        ///< index.path; empty: on the cache device, else a scratch directory
     std::uint64_t pack_max_object =
         1 << 20;  ///< pack.max_object: up to this size objects are packed in extents
     std::uint64_t prefetch_window = 64 << 20;  ///< prefetch.window: the largest readahead of one stream
 
-    DatasetClass dataset_class = DatasetClass::automatic;  ///< class
+    DatasetClass dataset_class = DatasetClass::automatic;  ///< class: of what no rule is for
+    std::vector<DatasetRule> datasets;  ///< datasets, of the YAML file alone; first match wins
+
+    std::string fill_shard;  ///< fill.shard: "I/N", this node reads that share of the files; empty: not known
 
     // origin
     std::chrono::milliseconds origin_deadline{
-        30000};                        ///< origin.deadline: one operation, its retries included
-    unsigned origin_connections = 64;  ///< origin.connections: at most this many at a time
-    unsigned origin_hedge = 5;         ///< origin.hedge: percent of additional requests; 0: none
+        30000};                         ///< origin.deadline: one operation, its retries included
+    unsigned origin_connections = 128;  ///< origin.connections: at most this many at a time
+    unsigned origin_hedge = 5;          ///< origin.hedge: percent of additional requests; 0: none
 
     // s3
     std::string s3_endpoint;  ///< s3.endpoint; empty: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, then AWS's own
@@ -70,8 +74,11 @@ struct Settings {
     bool foreground = false;  ///< -f
 };
 
-/// As it is written in settings and in status: "auto", "epoch", ...
-std::string name_of(DatasetClass dataset_class);
+/// The folders in a value such as nvme.path: "/a:/b". Empty for an empty text.
+std::vector<std::string> split_paths(std::string_view text);
+
+/// Whether `path` is `folder` or lies below it, by name alone: the folder may be a mount that hangs.
+bool is_path_within(const std::string& path, const std::string& folder);
 
 /// Where settings come from, weakest first: defaults, YAML file (`config=`), environment (TIERFS_MEMORY_LIMIT
 /// for memory.limit), -o options.
@@ -93,8 +100,8 @@ std::string settings_help();
 /// A commented YAML file with every key at its default. load_settings accepts it as it is.
 std::string settings_defaults_yaml();
 
-/// Reads and checks a YAML file alone (`tierfs config --check FILE`).
-Result<void> check_settings_file(const std::string& path);
+/// Reads and checks a YAML file alone (`tierfs config --check FILE`): what it sets.
+Result<Settings> check_settings_file(const std::string& path);
 
 /// The reference of keys in man(7) markup, for tierfs.8.
 std::string settings_man();

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <limits>
 #include <numeric>
@@ -29,8 +28,9 @@ std::vector<Key> make_table() {
         {"profile",
          Kind::choice,
          &S::profile,
-         "small: an open costs no message; large: each open is answered by the daemon; auto is small in this "
-         "version.",
+         "small: an open costs no message; large: each open is answered by the daemon; auto begins as large "
+         "and "
+         "becomes small when most files are.",
          0,
          0,
          false,
@@ -41,12 +41,14 @@ std::vector<Key> make_table() {
          &S::dataset_class,
          "How the dataset is read. epoch: the tiers fill, then keep what they hold; hot: the least used "
          "goes; "
-         "stream, once: nothing is written to the NVMe tier; auto: by watching.",
+         "stream, once: nothing is written to the NVMe tier; pin: all of it stays; none: nothing is kept; "
+         "auto: "
+         "by watching.",
          0,
          0,
          false,
          false,
-         {"auto", "epoch", "hot", "stream", "once"}},
+         {"auto", "epoch", "hot", "stream", "once", "pin", "none"}},
         {"metadata.ttl", Kind::duration, &S::metadata_ttl,
          "How long names and attributes are trusted; forever for datasets that never change.", 0, kMostTime},
         {"memory.limit", Kind::size, &S::memory_limit,
@@ -55,11 +57,25 @@ std::vector<Key> make_table() {
         {"ram.limit", Kind::size, &S::ram_limit,
          "The RAM tier's part of memory.limit; 0: no RAM tier; auto: what memory.limit leaves.", 0,
          kMostBytes, false, true},
-        {"nvme.path", Kind::path, &S::nvme_path,
-         "Folder on a local device for the NVMe tier; empty: no NVMe tier."},
+        {"nvme.path", Kind::paths, &S::nvme_path,
+         "Folder on a local device for the NVMe tier, or several, each on a device of its own; empty: no "
+         "NVMe "
+         "tier."},
         {"nvme.limit", Kind::size, &S::nvme_limit,
-         "Bytes that the NVMe tier may take, its index apart; 0 or auto: 80 % of the free space at start.",
+         "Bytes that the NVMe tier may take, its index apart, on all devices together: divided by the space "
+         "that each has for it; 0 or auto: 80 % of the free space at start.",
          16 * kMiB, kMostBytes, true, true},
+        {"verify",
+         Kind::choice,
+         &S::verify,
+         "auto: the kernel itself reads large files that are complete on the NVMe tier, once each of them "
+         "has been "
+         "verified; always: every read of the tier is verified, which costs speed.",
+         0,
+         0,
+         false,
+         false,
+         {"auto", "always"}},
         {"index.path", Kind::path, &S::index_path,
          "Folder of the index; empty: on the NVMe tier's device, else a scratch directory."},
         {"pack.max_object", Kind::size, &S::pack_max_object,
@@ -67,6 +83,10 @@ std::vector<Key> make_table() {
         {"prefetch.window", Kind::size, &S::prefetch_window,
          "The largest readahead of one stream, at most a quarter of the memory for data; 0: none.", kMiB,
          kGiB, true},
+        {"fill.shard", Kind::text, &S::fill_shard,
+         "I/N: of the files in the order in which the cache is filled, this node reads those whose number, "
+         "from 0 on, leaves I when divided by N; only these are fetched ahead of all reads, from the start. "
+         "Empty: by watching."},
         {"origin.deadline", Kind::duration, &S::origin_deadline,
          "One operation on the origin, its retries included, takes no longer than this.", 1000, 3600000},
         {"origin.connections", Kind::count, &S::origin_connections,
@@ -183,6 +203,17 @@ std::string refused(const Key& key, std::string_view text) {
     return std::string(key.name) + ": found " + found + "; allowed: " + allowed(key);
 }
 
+/// Absolute paths, none of them another one or inside it, as far as their text tells.
+bool are_apart(const std::vector<std::string>& paths) {
+    for (const std::string& path : paths) {
+        if (!path.starts_with('/')) return false;
+        for (const std::string& other : paths) {
+            if (&path != &other && is_path_within(path, other)) return false;
+        }
+    }
+    return true;
+}
+
 /// Whether a string may stand for the key.
 bool fits(const Key& key, std::string_view text) {
     if (has_control(text)) return false;
@@ -190,6 +221,7 @@ bool fits(const Key& key, std::string_view text) {
         return std::find(key.choices.begin(), key.choices.end(), text) != key.choices.end();
     if (text.empty() || key.kind == Kind::text) return true;
     if (key.kind == Kind::path) return text[0] == '/';
+    if (key.kind == Kind::paths) return are_apart(split_paths(text));
     const std::size_t scheme = text.starts_with("https://") ? 8 : text.starts_with("http://") ? 7 : 0;
     return scheme != 0 && text.size() > scheme && text.find_first_of("@ ?#") == std::string_view::npos;
 }
@@ -208,9 +240,6 @@ std::string_view addressing_text(AddressingStyle style) {
            : style == AddressingStyle::virtual_host ? "virtual"
                                                     : "auto";
 }
-
-constexpr std::array kClasses{DatasetClass::automatic, DatasetClass::epoch, DatasetClass::hot,
-                              DatasetClass::stream, DatasetClass::once};
 
 std::optional<std::string> set_flag(Settings& settings, const Key& key, std::string_view text) {
     const auto value = flag(text);
@@ -236,11 +265,10 @@ std::optional<std::string> set_number(Settings& settings, const Key& key, std::s
 }
 
 std::optional<std::string> set_string(Settings& settings, const Key& key, std::string_view text) {
-    if (key.name == "nvme.path" && text.find(':') != std::string_view::npos) {
-        return "nvme.path: found " + shown(text) +
-               "; allowed: one folder; several devices are not yet in this version";
-    }
     if (!fits(key, text)) return refused(key, text);
+    if (key.name == "fill.shard" && !text.empty()) {
+        if (const auto share = parse_share(text); !share) return "fill.shard: " + share.error().message;
+    }
     if (auto* string = std::get_if<std::string Settings::*>(&key.member))
         settings.** string = std::string(text);
     if (auto* profile = std::get_if<Profile Settings::*>(&key.member)) {
@@ -254,8 +282,7 @@ std::optional<std::string> set_string(Settings& settings, const Key& key, std::s
                                                 : AddressingStyle::automatic;
     }
     if (auto* dataset_class = std::get_if<DatasetClass Settings::*>(&key.member)) {
-        settings.** dataset_class =
-            *std::find_if(kClasses.begin(), kClasses.end(), [&](auto each) { return name_of(each) == text; });
+        settings.** dataset_class = parse_dataset_class(text).value_or(DatasetClass::automatic);
     }
     return std::nullopt;
 }
@@ -304,6 +331,8 @@ std::string allowed(const Key& key) {
             return "text without control characters";
         case Kind::path:
             return "an absolute path";
+        case Kind::paths:
+            return "absolute paths with ':' between them, none twice or inside another";
         case Kind::url:
             return "http://HOST[:PORT] or https://HOST[:PORT], without user, password and query";
         case Kind::choice:
@@ -383,23 +412,3 @@ std::string shown(std::string_view text) {
 }
 
 }  // namespace tierfs::settings
-
-namespace tierfs {
-
-std::string name_of(DatasetClass dataset_class) {
-    switch (dataset_class) {
-        case DatasetClass::epoch:
-            return "epoch";
-        case DatasetClass::hot:
-            return "hot";
-        case DatasetClass::stream:
-            return "stream";
-        case DatasetClass::once:
-            return "once";
-        case DatasetClass::automatic:
-            break;
-    }
-    return "auto";
-}
-
-}  // namespace tierfs

@@ -19,7 +19,7 @@ using Member = std::variant<bool Settings::*, unsigned Settings::*, std::uint64_
                             std::string Settings::*, Profile Settings::*, AddressingStyle Settings::*,
                             DatasetClass Settings::*>;
 
-enum class Kind { flag, size, duration, count, octal, text, path, url, choice };
+enum class Kind { flag, size, duration, count, octal, text, path, paths, url, choice };
 
 /// One key. `min` and `max` are bytes, milliseconds or a plain number, as the kind has it.
 struct Key {
@@ -60,11 +60,13 @@ std::string shown(std::string_view text);
 /// One value of a YAML file.
 struct Entry {
     std::string key, value;
-    std::string place;  ///< "FILE:LINE"
+    std::string place;             ///< "FILE:LINE"
+    std::optional<unsigned> rule;  ///< of this rule of `datasets`, which begins with an entry of its number
+                                   ///< without a key
 };
 
 /// Entries of a file in order. What is wrong goes to `problems`, each with its place; reading goes on behind
-/// it where that makes sense. Aliases, lists, duplicate keys and files over 1 MiB are refused.
+/// it where that makes sense. Aliases, lists but `datasets`, duplicate keys and files over 1 MiB are refused.
 std::vector<Entry> read_yaml(const std::string& path, std::vector<Error>& problems);
 
 }  // namespace tierfs::settings

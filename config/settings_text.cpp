@@ -36,6 +36,8 @@ std::string usage(const Key& key) {
             return name + "=TEXT";
         case Kind::path:
             return name + "=PATH";
+        case Kind::paths:
+            return name + "=PATH[:PATH...]";
         case Kind::url:
             return name + "=URL";
         case Kind::choice:
@@ -83,7 +85,7 @@ std::string settings_defaults_yaml() {
     std::string section;
     for (const Key& key : settings::table()) {
         const std::string own = section_of(key.name);
-        if (own != section) out += "\n" + own + ":\n";
+        if (own != section) out += "\n" + (own.empty() ? "" : own + ":\n");
         section = own;
         const std::string indent = own.empty() ? "" : "  ";
         const std::string name(key.name.substr(own.empty() ? 0 : own.size() + 1));
@@ -94,6 +96,12 @@ std::string settings_defaults_yaml() {
         const bool quote = value.empty() || key.kind == Kind::octal;
         out += indent + name + ": " + (quote ? "\"" + value + "\"" : value) + "\n";
     }
+    out +=
+        "\n# Rules: which files are a dataset of its own, with a class of its own; the first that matches "
+        "wins. As in\n"
+        "#   - {match: \"/train/**\", class: epoch}\n"
+        "#   - {match: \"**/*.idx\", class: pin, size: \"< 1G\"}\n"
+        "datasets: []\n";
     return out;
 }
 

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kMostBytes = 1 << 20;
 constexpr std::size_t kMostDepth = 16;
+constexpr std::string_view kRules = "datasets";
 
 /// Thrown to leave the parser early: what follows makes no sense, or costs too much.
 struct Stop {};
@@ -77,21 +78,34 @@ class Collector : public YAML::EventHandler {
     }
     void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
                          YAML::EmitterStyle::value) override {
+        if (ignored_ == 0 && !rules_open_ && maps_.size() == 1 && maps_[0].has_key &&
+            maps_[0].key == kRules) {
+            rules_open_ = true;
+            return;
+        }
         if (ignored_ == 0) {
             const std::string name = maps_.empty() ? "" : maps_.back().prefix + maps_.back().key;
             std::string text = name + ": found a list; allowed: one value";
             if (name.empty()) text = "found a list; allowed: keys and values";
-            if (name == "nvme.path") text += "; several devices are not yet in this version";
+            if (between_rules()) text = "datasets: found a list in the list; allowed: rules";
+            if (name == "nvme.path") text += "; several devices are one text, /nvme0:/nvme1";
             problem(mark, text);
         }
         deeper(mark);
     }
-    void OnSequenceEnd() override { shallower(); }
+    void OnSequenceEnd() override {
+        if (ignored_ > 0) return shallower();
+        rules_open_ = false;
+        maps_.back().has_key = false;
+    }
     void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
                     YAML::EmitterStyle::value) override {
         if (ignored_ > 0 || maps_.size() >= kMostDepth) return deeper(mark);
         if (maps_.empty()) {
             maps_.push_back({});
+        } else if (between_rules()) {
+            entries.push_back({"", "", place(mark), rules_});
+            maps_.push_back({std::string(kRules) + "[" + std::to_string(rules_) + "].", "", false});
         } else if (!maps_.back().has_key) {
             problem(mark, "found a map as a key; allowed: keys and values");
             deeper(mark);
@@ -101,13 +115,22 @@ class Collector : public YAML::EventHandler {
                 problem(mark, name + ": found a map; allowed: " + allowed(*find(name)));
                 return deeper(mark);
             }
+            if (rules_open_ || (maps_.size() == 1 && name == kRules)) {
+                problem(mark,
+                        name + ": found a map; allowed: " + (rules_open_ ? "one value" : "a list of rules"));
+                return deeper(mark);
+            }
             maps_.push_back({name + ".", "", false});
         }
     }
     void OnMapEnd() override {
         if (ignored_ > 0) return shallower();
         maps_.pop_back();
-        if (!maps_.empty()) maps_.back().has_key = false;
+        if (between_rules()) {
+            ++rules_;
+        } else if (!maps_.empty()) {
+            maps_.back().has_key = false;
+        }
     }
 
   private:
@@ -117,10 +140,18 @@ class Collector : public YAML::EventHandler {
         bool has_key = false;  ///< the key was read, its value comes next
     };
 
+    /// In the list `datasets`, and in none of its rules.
+    [[nodiscard]] bool between_rules() const { return rules_open_ && maps_.size() == 1; }
+
     void scalar(const YAML::Mark& mark, const std::string& value, bool null) {
         if (ignored_ > 0) return;
         if (maps_.empty()) {
             if (!null) problem(mark, "found " + shown(value) + "; allowed: keys and values");
+            return;
+        }
+        if (between_rules()) {
+            problem(mark,
+                    "datasets: found " + shown(value) + "; allowed: rules, as - {match: /a/**, class: hot}");
             return;
         }
         Map& map = maps_.back();
@@ -129,15 +160,23 @@ class Collector : public YAML::EventHandler {
             map.has_key = true;
             // Sections may come twice, as `memory.limit: 1G` beside `memory: {}` does; values may not.
             const std::string name = map.prefix + value;
-            if (find(name) != nullptr && !seen_.insert(name).second) problem(mark, name + ": is given twice");
+            const bool is_value = rules_open_ || find(name) != nullptr || name == kRules;
+            if (is_value && !seen_.insert(name).second)
+                problem(mark, (find(name) != nullptr ? name : shown(name)) + ": is given twice");
             return;
         }
         map.has_key = false;
         const std::string name = map.prefix + map.key;
         const Key* key = find(name);
-        if (null && key == nullptr && is_section(name)) return;
+        if (rules_open_) {
+            entries.push_back({map.key, value, place(mark), rules_});
+            return;
+        }
+        if (null && key == nullptr && (is_section(name) || name == kRules)) return;
         if (null && key != nullptr) return problem(mark, name + ": found nothing; allowed: " + allowed(*key));
-        entries.push_back({name, value, place(mark)});
+        if (name == kRules)
+            return problem(mark, name + ": found " + shown(value) + "; allowed: a list of rules");
+        entries.push_back({name, value, place(mark), std::nullopt});
     }
 
     static bool is_section(const std::string& name) {
@@ -155,7 +194,8 @@ class Collector : public YAML::EventHandler {
         }
     }
     void shallower() {
-        if (--ignored_ == 0 && !maps_.empty()) maps_.back().has_key = !maps_.back().has_key;
+        if (--ignored_ == 0 && !maps_.empty() && !between_rules())
+            maps_.back().has_key = !maps_.back().has_key;
     }
 
     std::string place(const YAML::Mark& mark) const { return path_ + ":" + std::to_string(mark.line + 1); }
@@ -168,6 +208,8 @@ class Collector : public YAML::EventHandler {
     std::vector<Map> maps_;
     std::size_t ignored_ = 0;
     std::set<std::string> seen_;
+    bool rules_open_ = false;
+    unsigned rules_ = 0;  ///< of `datasets`, complete
 };
 
 }  // namespace

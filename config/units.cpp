@@ -1,6 +1,7 @@
 #include "config/units.hpp"
 
 #include <array>
+#include <charconv>
 #include <limits>
 
 #include "config/settings.hpp"
@@ -131,6 +132,18 @@ Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
         return std::chrono::milliseconds{static_cast<std::int64_t>(*count)};
     }
     return refuse(text, Error{EINVAL, quoted(number->unit) + " is no unit of time"}, kDurationAllowed);
+}
+
+Result<Share> parse_share(std::string_view text) {
+    Share share;
+    const char* const end = text.data() + text.size();
+    const auto [slash, wrong] = std::from_chars(text.data(), end, share.index);
+    if (wrong == std::errc() && slash != end && *slash == '/') {
+        const auto [last, also_wrong] = std::from_chars(slash + 1, end, share.count);
+        if (also_wrong == std::errc() && last == end && share.index < share.count) return share;
+    }
+    return fail(EINVAL, "found '" + std::string(text.substr(0, 40)) +
+                            "'; allowed: I/N, the I-th of N shares, I from 0 to N - 1");
 }
 
 std::string format_size(std::uint64_t bytes) {

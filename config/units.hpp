@@ -18,6 +18,13 @@ Result<std::uint64_t> parse_size(std::string_view text);
 /// "10s", "1.5m", "250ms", "2h", "1d", "forever" (kForever). A number without a unit is refused, but for 0.
 Result<std::chrono::milliseconds> parse_duration(std::string_view text);
 
+/// One of `count` equal shares.
+struct Share {
+    std::uint64_t index = 0, count = 1;
+};
+/// "I/N", I from 0 to N - 1: share I of N. EINVAL otherwise.
+Result<Share> parse_share(std::string_view text);
+
 /// "1.5 GiB", "512 B": for people.
 std::string format_size(std::uint64_t bytes);
 

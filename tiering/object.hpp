@@ -3,6 +3,7 @@
 // may include it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -25,13 +26,32 @@ ContentId content_id(std::string_view source, std::string_view key, std::string_
 /// 32 lower-case hexadecimal digits.
 std::string to_string(const ContentId& id);
 
+/// Remembers which dataset an object was found to belong to; for tiering/policy/datasets.hpp. Thread-safe.
+class DatasetMark {
+  public:
+    DatasetMark() = default;
+    DatasetMark(const DatasetMark& other) : value_(other.get()) {}
+    DatasetMark& operator=(const DatasetMark& other) {
+        set(other.get());
+        return *this;
+    }
+    ~DatasetMark() = default;
+    [[nodiscard]] std::uint16_t get() const { return value_.load(std::memory_order_relaxed); }
+    void set(std::uint16_t value) { value_.store(value, std::memory_order_relaxed); }
+
+  private:
+    std::atomic<std::uint16_t> value_{0};  ///< 0: nobody has looked yet
+};
+
 /// One version of one file, as fs/ hands it to the store. Immutable once made; shared by pointer.
 struct ObjectRef {
     ContentId content;
     std::string path;     ///< at the origin, relative to its root
     std::string version;  ///< every fetch is pinned to it
     std::uint64_t size = 0;
-    bool archived = false;  ///< reads that are not in a tier fail with EACCES at once
+    bool archived = false;      ///< reads that are not in a tier fail with EACCES at once
+    std::int64_t mtime_ns = 0;  ///< since 1970; 0: not known
+    mutable DatasetMark dataset = {};
 };
 
 /// All tiers keep objects in blocks of this size at multiples of it; an object's last block is short.

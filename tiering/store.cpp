@@ -20,6 +20,10 @@ constexpr std::uint64_t kLargestWhole = std::uint64_t{kLargestUnitBlocks} * kBlo
 /// Readahead begins with so much: little to wait for, and little in vain where only a header is read.
 constexpr std::uint64_t kSmallestPart = 1U << 20U;
 
+/// Requests of the fill, and of readahead, for each connection: one under way, one that follows at once. More
+/// would wait in a queue from which a seek cannot take them back.
+constexpr std::uint64_t kRequestsForEach = 2;
+
 /// Small enough that a few such pieces fit the arena together.
 std::uint32_t longest_run(std::uint64_t arena) {
     const std::uint64_t blocks = std::clamp<std::uint64_t>(arena / 8 / kBlockSize, 1, kStreamUnitBlocks);
@@ -37,6 +41,10 @@ PrefetchLimits prefetch_limits(const Settings& settings, std::uint64_t arena) {
     limits.window = std::min(settings.prefetch_window, arena / 4);
     limits.all_streams = arena / 2;
     return limits;
+}
+
+Neighbours::Options neighbour_options(const Settings& settings, std::uint64_t arena) {
+    return {std::min(settings.prefetch_window, arena / 4), settings.metadata_ttl};
 }
 
 void add(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
@@ -96,6 +104,8 @@ TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origi
       whole_limit_(std::min({settings.pack_max_object, kLargestWhole, arena->capacity() / 4})),
       longest_run_(longest_run(arena->capacity())),
       prefetch_budget_(arena->capacity() / 2),
+      most_ahead_(kRequestsForEach * settings.origin_connections),
+      share_(parse_share(settings.fill_shard).value_or(Share{})),
       plan_(plan),
       origin_(origin),
       nvme_(nvme),
@@ -104,7 +114,9 @@ TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origi
       ram_(RamTierOptions{std::min(plan.ram_tier, arena_->capacity()), arena_->capacity() / 2,
                           ram_shards(arena_->capacity())}),
       prefetcher_(prefetch_limits(settings, arena_->capacity())),
-      policy_(settings.dataset_class),
+      datasets_(settings),
+      neighbours_(origin, neighbour_options(settings, arena_->capacity()),
+                  [this](const auto& object) { return prefetch_file(object); }),
       fill_(origin, [this](const auto& object) { return fill_object(object); }) {
     admission_->start(
         [this](const ReadOperationPtr& operation) { return attempt(operation, true) == Started::yes; },
@@ -145,10 +157,12 @@ void TieredStore::read(std::shared_ptr<const ObjectRef> object, std::uint64_t of
     if (!layout.whole) {
         advice = prefetcher_.observe(*object, offset, end, StreamPrefetcher::Clock::now());
     }
-    watch(*object, layout, offset, end, advice.sequential);
+    if (offset == 0) datasets_.began(*object);
+    Dataset& dataset = datasets_.of(*object);
+    watch(dataset, *object, layout, offset, end, advice.sequential);
     ReadReply reply;
     if (read_from_ram(layout, object->content, offset, end, reply)) {
-        account(reply);
+        small_file_read(*object, layout, account(reply, dataset));
         callback(std::move(reply));
     } else {
         add(counters_.ram_misses, 1);
@@ -163,7 +177,7 @@ void TieredStore::read(std::shared_ptr<const ObjectRef> object, std::uint64_t of
         operation->callback = std::move(callback);
         begin(operation);
     }
-    if (advice.sequential) top_up(object, layout);
+    if (advice.ahead) top_up(object, layout);
     gate_.leave();
 }
 
@@ -194,7 +208,7 @@ bool TieredStore::read_from_ram(const UnitLayout& layout, const ContentId& id, s
     return true;
 }
 
-void TieredStore::account(const ReadReply& reply) {
+TieredStore::Came TieredStore::account(const ReadReply& reply, Dataset& dataset) {
     std::uint64_t total = 0, fresh[2] = {0, 0};
     for (std::size_t i = 0; i < reply.pieces.size(); ++i) {
         const auto piece = reply.pieces[i];
@@ -207,12 +221,19 @@ void TieredStore::account(const ReadReply& reply) {
         if ((buffer.used.load(std::memory_order_relaxed) & blocks) != blocks) {
             buffer.used.fetch_or(blocks, std::memory_order_relaxed);
         }
-        fresh[buffer.source == ArenaBuffer::Source::nvme ? 1 : 0] += buffer.take_fresh(begin, end);
+        const std::uint64_t taken = buffer.take_fresh(begin, end);
+        fresh[buffer.source == ArenaBuffer::Source::nvme ? 1 : 0] += taken;
+        if (buffer.fetched_ahead && taken != 0) add(counters_.prefetched_used, taken);
     }
     add(counters_.bytes, total);
-    if (fresh[0] != 0) add(counters_.origin, fresh[0]);
+    add(dataset.read, total);
+    if (fresh[0] != 0) {
+        add(counters_.origin, fresh[0]);
+        add(dataset.from_origin, fresh[0]);
+    }
     if (fresh[1] != 0) add(counters_.nvme, fresh[1]);
     if (const std::uint64_t old = total - fresh[0] - fresh[1]; old != 0) add(counters_.ram, old);
+    return fresh[0] != 0 ? Came::from_origin : fresh[1] != 0 ? Came::from_nvme : Came::before;
 }
 
 void TieredStore::fail_read(const ReadCallback& callback, Error error) {
@@ -239,8 +260,13 @@ void TieredStore::finish(const ReadOperationPtr& operation) {
             piece.buffer->bytes().subspan(piece.begin - piece.buffer->object_offset, piece.length));
         reply.owners.push_back(std::move(piece.buffer));
     }
-    account(reply);
+    account(reply, datasets_.of(*operation->object));
     operation->callback(std::move(reply));
+}
+
+std::optional<WholeFile> TieredStore::whole_file(const ObjectRef& object) {
+    if (nvme_ == nullptr || object.size == 0) return std::nullopt;
+    return nvme_->whole_file(object.content, object.size);
 }
 
 std::string TieredStore::describe_location(const ObjectRef& object) {
@@ -280,6 +306,8 @@ StoreStats TieredStore::stats() const {
     stats.origin_bytes = get(counters_.origin);
     stats.fetched_bytes = get(counters_.fetched);
     stats.prefetched_bytes = get(counters_.prefetched);
+    stats.prefetched_unused_bytes =
+        stats.prefetched_bytes - std::min(stats.prefetched_bytes, get(counters_.prefetched_used));
     stats.data_memory_bytes = arena_->in_use();
     const RamTierStats ram = ram_.stats();
     stats.ram.limit_bytes = plan_.ram_tier;
@@ -292,7 +320,8 @@ StoreStats TieredStore::stats() const {
         stats.nvme = nvme_->stats();
         stats.checksum_errors = nvme_->checksum_errors();
     }
-    stats.dataset = dataset_status();
+    for (std::size_t number = 0; number < datasets_.count(); ++number)
+        stats.datasets.push_back(dataset_status(datasets_.at(number)));
     stats.fill_offered_bytes = fill_.offered_bytes();
     stats.filled_bytes = get(counters_.filled);
     return stats;
@@ -301,12 +330,16 @@ StoreStats TieredStore::stats() const {
 bool TieredStore::stop(std::chrono::milliseconds patience) {
     gate_.close();
     fill_.stop();
+    neighbours_.stop();
     TIERFS_SYNC_POINT("store.stop.closed");
     for (const ReadOperationPtr& operation : admission_->stop()) {
         fail_read(operation->callback,
                   Error{ECANCELED, operation->object->path + ": the mount is going away"});
     }
-    return gate_.wait(patience);
+    const bool idle = gate_.wait(patience);
+    fill_.join_if_ended();
+    neighbours_.join_if_ended();
+    return idle;
 }
 
 }  // namespace tierfs

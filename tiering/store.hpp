@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "backends/disk/file_descriptor.hpp"
 #include "backends/origin.hpp"
 #include "config/memory_plan.hpp"
 #include "config/result.hpp"
@@ -27,12 +29,28 @@ struct ReadReply {
     std::vector<BufferPtr> owners;
 };
 
+/// A whole object in a file of its own, at its own offsets. While `pin` lives the file is neither evicted nor
+/// given to another object; the descriptor (for reading) may be closed earlier.
+struct WholeFile {
+    FileDescriptor descriptor;
+    std::shared_ptr<const void> pin;
+};
+
 using ReadCallback = std::function<void(Result<ReadReply>)>;
+
+/// One device of a tier. Bytes.
+struct DeviceStats {
+    std::string path;  ///< as configured
+    std::string state = "normal";
+    std::string reason;  ///< why it is not normal
+    std::uint64_t limit_bytes = 0, used_bytes = 0;
+};
 
 struct TierStats {
     std::uint64_t limit_bytes = 0, used_bytes = 0, hits = 0, misses = 0, evicted_bytes = 0, written_bytes = 0;
     std::uint64_t dropped = 0;     ///< pieces not written since the device stalled
     std::string state = "normal";  ///< normal, unstable, down
+    std::vector<DeviceStats> devices;
 };
 
 /// Bytes and counts since the start, but for gauges. Every byte of a reply is counted in exactly one tier:
@@ -43,9 +61,11 @@ struct StoreStats {
     std::uint64_t ram_bytes = 0, nvme_bytes = 0, origin_bytes = 0;
     std::uint64_t fetched_bytes = 0;  ///< asked of the origin, demand and readahead
     std::uint64_t prefetched_bytes = 0;
+    std::uint64_t prefetched_unused_bytes =
+        0;  ///< of these, so far not read; those still wanted, too (gauge)
     std::uint64_t checksum_errors = 0;
     TierStats ram, nvme;
-    DatasetStatus dataset;                                   ///< the whole mount is one
+    std::vector<DatasetStatus> datasets;                     ///< by rule; the last: of what no rule is for
     std::uint64_t fill_offered_bytes = 0, filled_bytes = 0;  ///< of files looked at; of these, fetched
     std::uint64_t data_memory_bytes = 0;                     ///< arena in use (gauge)
 };
@@ -68,10 +88,32 @@ class Store {
     virtual void read(std::shared_ptr<const ObjectRef> object, std::uint64_t offset, std::uint32_t length,
                       ReadCallback callback) = 0;
 
+    /// The object as a complete and verified file on a local device, for passthrough; nothing when there is
+    /// none. Does not wait for anything but the open of a file.
+    [[nodiscard]] virtual std::optional<WholeFile> whole_file(const ObjectRef& object) = 0;
+
     /// Where the object's bytes are now: "ram", "nvme", "origin", or a mixture such as "ram+nvme+origin".
     [[nodiscard]] virtual std::string describe_location(const ObjectRef& object) = 0;
 
     [[nodiscard]] virtual StoreStats stats() const = 0;
+
+    struct Warmed {
+        std::uint64_t brought = 0;  ///< bytes that were fetched
+        bool unchanged = false;     ///< all of it was in the tiers
+    };
+    /// Brings into the tiers what they lack of an object, below readers and readahead in rank. Blocks while
+    /// memory for that is short; answers once, from any thread. Errors: ENOSPC, the tiers have no room for
+    /// it; EINVAL, its dataset is of the class none; EACCES, archived; those of Origin::read.
+    virtual void warm(const std::shared_ptr<const ObjectRef>& object,
+                      std::function<void(Result<Warmed>)> answer) = 0;
+
+    /// Gives up what the tiers hold of an object; returns how many bytes those were. The NVMe tier's space
+    /// comes back when the rest of a packed object's extent goes. EBUSY: it is pinned by its dataset's class.
+    virtual Result<std::uint64_t> evict(const ObjectRef& object) = 0;
+
+    /// Sets the class of the dataset whose rule has this pattern, until the mount ends. ENOENT: there is
+    /// none.
+    virtual Result<void> set_class(const std::string& match, DatasetClass dataset_class) = 0;
 
     /// Ends readahead, answers waiting readers with ECANCELED, waits until no callback is running. Call it
     /// after Origin::stop and before the destructor; idempotent. False: some reads are held by the origin or

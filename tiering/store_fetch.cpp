@@ -37,6 +37,7 @@ void TieredStore::send(const FlightPtr& flight, Priority priority) {
     if (priority == Priority::fill) counters_.filled.fetch_add(size, std::memory_order_relaxed);
     if (priority == Priority::prefetch) {
         counters_.prefetched.fetch_add(size, std::memory_order_relaxed);
+        flight->buffer->fetched_ahead = true;
     }
     origin_.read(std::move(request));
 }
@@ -45,7 +46,8 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
     FlightTable::Shard& shard = flights_.shard(flight->key.id);
     std::vector<Flight::Waiter> waiters;
     bool was_prefetch = false, again = false;
-    const Home home = result ? choose_home(*flight) : Home::none;
+    Dataset& dataset = datasets_.of(*flight->object);
+    const Home home = result ? choose_home(dataset, *flight) : Home::none;
     TIERFS_SYNC_POINT("store.flight.completing");
     {
         MutexLock lock(shard.mutex);
@@ -62,15 +64,22 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
                 // In RAM before it is out of the table: whoever looks now finds it in one of the two.
                 const bool ahead = (flight->blocks & ~wanted) != 0 && !(flight->fill && waiters.empty());
                 ram_.insert(flight->key, flight->buffer, flight->first_block, flight->blocks, ahead,
-                            home == Home::ram);
+                            ram_stay(dataset, home), dataset.number);
             }
             shard.remove(*flight);
         }
     }
     TIERFS_SYNC_POINT("store.flight.landed");
     const std::uint64_t memory = was_prefetch ? flight->buffer->capacity() : 0;
-    if (was_prefetch && flight->fill) counters_.fill_under_way.fetch_sub(fill_weight(memory));
-    if (was_prefetch && !flight->fill) counters_.prefetch_under_way.fetch_sub(memory);
+    if (was_prefetch && flight->fill) {
+        counters_.fill_under_way.fetch_sub(memory);
+        counters_.fill_requests.fetch_sub(1);
+        fill_.wake();
+    }
+    if (was_prefetch && !flight->fill) {
+        counters_.prefetch_under_way.fetch_sub(memory);
+        counters_.prefetch_requests.fetch_sub(1);
+    }
     if (again) {
         send(flight, Priority::demand);
         return;
@@ -87,7 +96,8 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
     if (result) {
         ram_.trim();
         if (home == Home::nvme) {
-            nvme_->admit(flight->key.id, flight->layout.size, flight->buffer->object_offset, flight->buffer);
+            nvme_->admit(flight->key.id, flight->layout.size, flight->buffer->object_offset, flight->buffer,
+                         dataset.number);
         }
         if (!flight->layout.whole) top_up(flight->object, flight->layout);
     } else {
@@ -97,6 +107,7 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
     // memory may find some now: what this flight brought can be evicted.
     flight->buffer.reset();
     admission_->memory_freed();
+    if (flight->landed) flight->landed(result);
     gate_.leave();
 }
 
@@ -142,12 +153,24 @@ std::uint64_t TieredStore::prefetch(const std::shared_ptr<const ObjectRef>& obje
     return reached;
 }
 
+/// False: not now.
+bool TieredStore::prefetch_file(const std::shared_ptr<const ObjectRef>& object) {
+    const UnitLayout layout = layout_of(object->size);
+    if (!layout.whole) return true;  // once it is read
+    const BlockMask wanted = missing(object->content, layout, 0, layout.blocks_of(0));
+    bool taken = true;
+    for_each_run(wanted, kLargestUnitBlocks, [&](std::uint32_t first, std::uint32_t count) {
+        taken = taken && prefetch_run(object, layout, 0, first, count) == Prefetched::done;
+    });
+    return taken;
+}
+
 TieredStore::Prefetched TieredStore::prefetch_run(const std::shared_ptr<const ObjectRef>& object,
                                                   const UnitLayout& layout, std::uint64_t unit,
                                                   std::uint32_t first, std::uint32_t count) {
     const std::uint64_t size = layout.block_end(unit, first + count - 1) - layout.block_begin(unit, first);
     const std::uint64_t taken = Arena::rounded(size);
-    if (gate_.closed() || admission_->busy() ||
+    if (gate_.closed() || admission_->busy() || counters_.prefetch_requests.load() >= most_ahead_ ||
         counters_.prefetch_under_way.load() + taken > prefetch_budget_) {
         return Prefetched::refused;
     }
@@ -167,6 +190,7 @@ TieredStore::Prefetched TieredStore::prefetch_run(const std::shared_ptr<const Ob
     }
     gate_.add();
     counters_.prefetch_under_way.fetch_add(flight->buffer->capacity());
+    counters_.prefetch_requests.fetch_add(1);
     TIERFS_SYNC_POINT("store.prefetch.added");
     send(flight, Priority::prefetch);
     return Prefetched::done;

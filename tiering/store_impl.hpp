@@ -15,7 +15,9 @@
 #include "tiering/fetch/read_admission.hpp"
 #include "tiering/fetch/read_operation.hpp"
 #include "tiering/nvme/nvme_tier.hpp"
+#include "tiering/policy/datasets.hpp"
 #include "tiering/prefetch/dataset_fill.hpp"
+#include "tiering/prefetch/neighbours.hpp"
 #include "tiering/prefetch/stream_prefetcher.hpp"
 #include "tiering/ram/arena.hpp"
 #include "tiering/ram/ram_tier.hpp"
@@ -73,6 +75,22 @@ struct ReadPlan {
     bool stale = false;          ///< RAM lost blocks that the NVMe tier has not been asked about
 };
 
+/// One object's way into the tiers (Store::warm). Thread-safe; shared with the flights that bring it.
+class Warming {
+  public:
+    explicit Warming(std::function<void(Result<Store::Warmed>)> answer) : answer_(std::move(answer)) {}
+    void begin_part() { pending_.fetch_add(1); }
+    /// The last part to end gives the answer.
+    void end_part(std::uint64_t bytes, const Result<void>& result) TIERFS_EXCLUDES(mutex_);
+
+  private:
+    const std::function<void(Result<Store::Warmed>)> answer_;
+    std::atomic<std::uint32_t> pending_{1};  ///< who hands out the parts is one
+    std::atomic<std::uint64_t> brought_{0};
+    Mutex mutex_;
+    std::optional<Error> error_ TIERFS_GUARDED_BY(mutex_);  ///< the first
+};
+
 /// The Store. Reads travel: RAM (one shard's lock) -> else a ReadOperation is planned: RAM, flights to join,
 /// NVMe, origin -> all its memory is allocated at once or it waits in ReadAdmission holding nothing.
 class TieredStore final : public Store {
@@ -83,8 +101,13 @@ class TieredStore final : public Store {
 
     void read(std::shared_ptr<const ObjectRef> object, std::uint64_t offset, std::uint32_t length,
               ReadCallback callback) override;
+    [[nodiscard]] std::optional<WholeFile> whole_file(const ObjectRef& object) override;
     [[nodiscard]] std::string describe_location(const ObjectRef& object) override;
     [[nodiscard]] StoreStats stats() const override;
+    void warm(const std::shared_ptr<const ObjectRef>& object,
+              std::function<void(Result<Warmed>)> answer) override;
+    Result<std::uint64_t> evict(const ObjectRef& object) override;
+    Result<void> set_class(const std::string& match, DatasetClass dataset_class) override;
     bool stop(std::chrono::milliseconds patience) override;
 
     [[nodiscard]] const Arena& arena() const { return *arena_; }
@@ -92,35 +115,52 @@ class TieredStore final : public Store {
   private:
     enum class Started { yes, no_memory };
     enum class Prefetched { done, refused };
+    enum class Came { before, from_nvme, from_origin };  ///< into RAM
 
     // store.cpp
     [[nodiscard]] UnitLayout layout_of(std::uint64_t size) const;
     bool read_from_ram(const UnitLayout& layout, const ContentId& id, std::uint64_t begin, std::uint64_t end,
                        ReadReply& reply);
-    void account(const ReadReply& reply);
+    /// Says where that came from which was not used before.
+    Came account(const ReadReply& reply, Dataset& dataset);
     void fail_read(const ReadCallback& callback, Error error);
     void finish(const ReadOperationPtr& operation);
     void arrived(const ReadOperationPtr& operation);
 
-    // store_policy.cpp: what the class of the dataset means for the tiers
-    void watch(const ObjectRef& object, const UnitLayout& layout, std::uint64_t begin, std::uint64_t end,
-               bool sequential);
+    // store_policy.cpp: what the class of a dataset means for the tiers
+    void watch(Dataset& dataset, const ObjectRef& object, const UnitLayout& layout, std::uint64_t begin,
+               std::uint64_t end, bool sequential);
     void start_policy();
-    void apply(const DatasetPolicy::Step& step);
-    [[nodiscard]] bool nvme_takes(const UnitLayout& layout, std::uint64_t length) const;
+    /// Tells the tiers what to do with what they hold of it.
+    void retain(const Dataset& dataset);
+    void apply(Dataset& dataset, const DatasetPolicy::Step& step);
+    [[nodiscard]] bool nvme_takes(const Dataset& dataset, const UnitLayout& layout,
+                                  std::uint64_t length) const;
     enum class Home : std::uint8_t { ram, nvme, none };
     /// Where what a flight brings is to stay.
-    Home choose_home(const Flight& flight);
-    [[nodiscard]] DatasetStatus dataset_status() const;
-    DatasetFill::Offered fill_object(const std::shared_ptr<const ObjectRef>& object);
-    DatasetFill::Offered fill_run(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
-                                  std::uint64_t unit, std::uint32_t first, std::uint32_t count);
-    ArenaBufferPtr fill_memory(std::uint64_t size);
-    /// What a request of the fill counts for: not only bytes are bounded, requests are too, since a reader
-    /// may come to wait behind them.
-    static std::uint64_t fill_weight(std::uint64_t bytes) {
-        return std::max<std::uint64_t>(bytes, 128 * 1024);
+    Home choose_home(Dataset& dataset, const Flight& flight);
+    [[nodiscard]] static RamStay ram_stay(const Dataset& dataset, Home home);
+    /// In the tiers, for good or while there is room.
+    [[nodiscard]] std::uint64_t kept_bytes(const Dataset& dataset) const;
+    [[nodiscard]] DatasetStatus dataset_status(const Dataset& dataset) const;
+    /// Whether all of it is fetched, since that was asked for.
+    [[nodiscard]] static bool is_filled(const Dataset& dataset);
+    /// Whether the fill that was started brings such objects.
+    [[nodiscard]] bool fill_brings(const Dataset& dataset) const;
+    void start_fill();
+    /// For those who look at the order of files.
+    void small_file_read(const ObjectRef& object, const UnitLayout& layout, Came came) {
+        if (!layout.whole || came == Came::before) return;
+        fill_.note(object);
+        if (came == Came::from_origin) neighbours_.read(object, Neighbours::Clock::now());
     }
+    DatasetFill::Offered fill_object(const std::shared_ptr<const ObjectRef>& object);
+    /// `warming`: who waits for it; may be null.
+    DatasetFill::Offered fill_run(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
+                                  std::uint64_t unit, std::uint32_t first, std::uint32_t count,
+                                  const std::shared_ptr<Warming>& warming = nullptr);
+    ArenaBufferPtr fill_memory(std::uint64_t size);
+    [[nodiscard]] bool fill_may_send(std::uint64_t size) const;
     [[nodiscard]] BlockMask missing(const ContentId& id, const UnitLayout& layout, std::uint64_t unit,
                                     BlockMask blocks);
 
@@ -148,6 +188,7 @@ class TieredStore final : public Store {
     void complete(const FlightPtr& flight, Result<void> result);
     void top_up(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout);
     /// How far it got: part.end, or where memory ended.
+    bool prefetch_file(const std::shared_ptr<const ObjectRef>& object);
     std::uint64_t prefetch(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
                            const PrefetchPart& part);
     Prefetched prefetch_run(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
@@ -157,6 +198,8 @@ class TieredStore final : public Store {
     const std::uint64_t whole_limit_;      ///< objects up to this size are fetched in one piece
     const std::uint32_t longest_run_;      ///< blocks of one request for a large object
     const std::uint64_t prefetch_budget_;  ///< bytes of readahead under way at a time
+    const std::uint64_t most_ahead_;       ///< requests under way of the fill, and of readahead
+    const Share share_;                    ///< of the files, that this node reads
     const MemoryPlan plan_;
     Origin& origin_;
     NvmeTier* const nvme_;
@@ -165,16 +208,20 @@ class TieredStore final : public Store {
     RamTier ram_;
     FlightTable flights_;
     StreamPrefetcher prefetcher_;
-    DatasetPolicy policy_;
-    std::atomic<bool> frozen_{false};  ///< of the last fetch in an epoch, no tier had room for it
+    Datasets datasets_;
     ActivityGate gate_;
 
     struct Counters {
         std::atomic<std::uint64_t> requests{0}, bytes{0}, errors{0}, ram{0}, nvme{0}, origin{0}, fetched{0},
-            prefetched{0}, ram_hits{0}, ram_misses{0}, prefetch_under_way{0}, filled{0}, fill_under_way{0};
+            prefetched{0}, ram_hits{0}, ram_misses{0}, prefetch_under_way{0}, filled{0}, fill_under_way{0},
+            fill_requests{0}, prefetch_requests{0}, prefetched_used{0};
     };
     Counters counters_;
-    DatasetFill fill_;  // last: its thread uses all else
+    bool fills_recognised_ =
+        false;  ///< the fill brings what is recognised as an epoch; constant once it runs
+    // last: their threads use all else
+    Neighbours neighbours_;
+    DatasetFill fill_;
 };
 
 }  // namespace tierfs

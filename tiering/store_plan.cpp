@@ -188,7 +188,9 @@ TieredStore::Started TieredStore::attempt(const ReadOperationPtr& operation, boo
         if (ram_.reclaim(plan.short_of, depth) == 0) return Started::no_memory;
     }
     TIERFS_SYNC_POINT("store.read.committed");
+    const bool fetched = !flights.empty() || !plan.joins.empty();
     for (const FlightPtr& flight : flights) send(flight, Priority::demand);
+    small_file_read(*operation->object, operation->layout, fetched ? Came::from_origin : Came::from_nvme);
     for (ReadPlan::Own& own : plan.own) {
         if (own.from_nvme) read_nvme(operation, own);
     }
@@ -210,7 +212,10 @@ void TieredStore::read_nvme(const ReadOperationPtr& operation, ReadPlan::Own& ow
     own.buffer->source = ArenaBuffer::Source::nvme;
     own.buffer->object_offset = begin;
     own.buffer->set_size(size);
-    ram_.insert(UnitKey{id, own.unit}, own.buffer, own.first, block_range(own.first, own.count), false);
+    const Dataset& dataset = datasets_.of(*operation->object);
+    nvme_->claim(id, dataset.number);
+    ram_.insert(UnitKey{id, own.unit}, own.buffer, own.first, block_range(own.first, own.count), false,
+                ram_stay(dataset, Home::nvme));
     ram_.trim();
     for (std::uint32_t i = 0; i < own.pieces; ++i) {
         operation->pieces[own.first_piece + i].buffer = own.buffer;

@@ -1,4 +1,4 @@
-// What the class of the dataset means for the tiers.
+// What the class of a dataset means for the tiers.
 #include <algorithm>
 
 #include "tiering/store_impl.hpp"
@@ -6,15 +6,28 @@
 namespace tierfs {
 
 void TieredStore::start_policy() {
-    if (nvme_ != nullptr) nvme_->keep(policy_.current() != DatasetClass::hot);
-    // Only who says that it is an epoch means all of it: what is recognised may be a part of the files.
-    if (!policy_.is_configured() || policy_.current() != DatasetClass::epoch) return;
+    for (std::size_t number = 0; number < datasets_.count(); ++number) retain(datasets_.at(number));
     gate_.add();
-    fill_.start([this] { gate_.leave(); });
+    neighbours_.start([this] { gate_.leave(); });
+    start_fill();
 }
 
-void TieredStore::watch(const ObjectRef& object, const UnitLayout& layout, std::uint64_t begin,
-                        std::uint64_t end, bool sequential) {
+bool TieredStore::is_filled(const Dataset& dataset) {
+    // Only who says that it is an epoch means all of it: what is recognised may be a part of the files.
+    const DatasetClass now = dataset.policy.current();
+    return dataset.policy.is_configured() && (now == DatasetClass::epoch || now == DatasetClass::pin);
+}
+
+void TieredStore::retain(const Dataset& dataset) {
+    const Retention retention = dataset.retention();
+    if (nvme_ != nullptr) nvme_->retain(dataset.number, retention);
+    // Nobody but an epoch and what is pinned keeps anything in RAM for good.
+    const bool keeps = retention == Retention::stays || retention == Retention::pinned;
+    ram_.retain(dataset.number, keeps ? retention : Retention::passes);
+}
+
+void TieredStore::watch(Dataset& dataset, const ObjectRef& object, const UnitLayout& layout,
+                        std::uint64_t begin, std::uint64_t end, bool sequential) {
     const std::uint64_t last = layout.unit_of(end - 1);
     bool complete = false;
     for (std::uint64_t unit = layout.unit_of(begin); unit <= last; ++unit) {
@@ -26,51 +39,70 @@ void TieredStore::watch(const ObjectRef& object, const UnitLayout& layout, std::
         read.end = std::min(end, layout.end_of(unit));
         read.item_bytes = layout.end_of(unit) - layout.begin_of(unit);
         read.sequential = sequential;
-        complete = policy_.observe(read) || complete;
+        complete = dataset.policy.observe(read) || complete;
     }
     if (!complete) return;
     DatasetPolicy::Traffic traffic;
-    traffic.read = counters_.bytes.load(std::memory_order_relaxed);
-    traffic.from_origin = counters_.origin.load(std::memory_order_relaxed);
-    traffic.resident = ram_.stats().kept_bytes + (nvme_ != nullptr ? nvme_->stats().used_bytes : 0);
-    traffic.full = frozen_;
-    apply(policy_.decide(traffic, DatasetPolicy::Clock::now()));
+    traffic.read = dataset.read.load(std::memory_order_relaxed);
+    traffic.from_origin = dataset.from_origin.load(std::memory_order_relaxed);
+    traffic.resident = kept_bytes(dataset);
+    traffic.full = dataset.frozen;
+    apply(dataset, dataset.policy.decide(traffic, DatasetPolicy::Clock::now()));
 }
 
-void TieredStore::apply(const DatasetPolicy::Step& step) {
-    const bool hot = policy_.current() == DatasetClass::hot;
-    if (step.changed && nvme_ != nullptr) nvme_->keep(!hot);
-    if (step.renew && nvme_ != nullptr) nvme_->renew();
+void TieredStore::apply(Dataset& dataset, const DatasetPolicy::Step& step) {
+    const bool hot = dataset.policy.current() == DatasetClass::hot;
+    if (step.changed) retain(dataset);
+    if (step.renew && nvme_ != nullptr) nvme_->renew(dataset.number);
     // A stream that passes by takes nothing from an epoch: what is kept stays then.
-    if (step.renew || (step.changed && hot)) ram_.release_kept();
-    if (step.renew || step.changed) frozen_ = false;
+    if (step.renew || (step.changed && hot)) ram_.release_kept(dataset.number);
+    if (step.renew || step.changed) dataset.frozen = false;
 }
 
-bool TieredStore::nvme_takes(const UnitLayout& layout, std::uint64_t length) const {
+bool TieredStore::nvme_takes(const Dataset& dataset, const UnitLayout& layout, std::uint64_t length) const {
     if (nvme_ == nullptr || gate_.closed()) return false;
     // The tier takes small objects whole; where memory was too small for that, they stay out.
     if (!layout.whole && layout.size <= pack_max_object_) return false;
     if (layout.whole && length != layout.size) return false;
-    const DatasetClass now = policy_.current();
-    if (policy_.is_configured() && (now == DatasetClass::stream || now == DatasetClass::once)) return false;
-    return nvme_->takes(layout.size, length);
+    return !dataset.is_passing() && nvme_->takes(layout.size, length, dataset.number);
 }
 
-TieredStore::Home TieredStore::choose_home(const Flight& flight) {
-    if (nvme_takes(flight.layout, flight.buffer->bytes().size())) {
-        frozen_ = false;
+TieredStore::Home TieredStore::choose_home(Dataset& dataset, const Flight& flight) {
+    if (nvme_takes(dataset, flight.layout, flight.buffer->bytes().size())) {
+        dataset.frozen = false;
+        dataset.refused = false;
         return Home::nvme;
     }
-    if (policy_.current() != DatasetClass::epoch) return Home::none;
+    const DatasetClass now = dataset.policy.current();
+    if (now != DatasetClass::epoch && now != DatasetClass::pin) return Home::none;
     // RAM takes what NVMe does not, so that the two do not hold the same bytes.
-    const bool fits = ram_.may_keep(flight.buffer->capacity());
-    frozen_ = !fits;
+    const bool fits = ram_.make_kept_room(flight.buffer->capacity(), dataset.number);
+    dataset.frozen = !fits && now == DatasetClass::epoch;
+    dataset.refused = !fits && now == DatasetClass::pin;
     return fits ? Home::ram : Home::none;
 }
 
-DatasetStatus TieredStore::dataset_status() const {
-    DatasetStatus status = policy_.status();
-    status.frozen = frozen_;
+RamStay TieredStore::ram_stay(const Dataset& dataset, Home home) {
+    if (dataset.policy.current() == DatasetClass::none) return RamStay::passes;
+    return home == Home::ram ? RamStay::kept : RamStay::cached;
+}
+
+std::uint64_t TieredStore::kept_bytes(const Dataset& dataset) const {
+    // Without rules all of it is the mount's own, also what an earlier run left.
+    if (datasets_.count() == 1)
+        return ram_.stats().kept_bytes + (nvme_ != nullptr ? nvme_->stats().used_bytes : 0);
+    return ram_.kept_by(dataset.number) + (nvme_ != nullptr ? nvme_->used_by(dataset.number) : 0);
+}
+
+DatasetStatus TieredStore::dataset_status(const Dataset& dataset) const {
+    DatasetStatus status = dataset.policy.status();
+    status.match = datasets_.match_of(dataset);
+    status.frozen = dataset.frozen;
+    status.kept_bytes = kept_bytes(dataset);
+    status.read_bytes = dataset.read.load(std::memory_order_relaxed);
+    status.origin_bytes = dataset.from_origin.load(std::memory_order_relaxed);
+    if (dataset.refused)
+        status.reason += "; the tiers have no room for all of it: pin less, or raise nvme.limit";
     return status;
 }
 

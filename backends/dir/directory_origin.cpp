@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
@@ -114,12 +115,14 @@ class Directory {
 
   private:
     [[nodiscard]] Result<void> read_now(const OriginRead& request) const;
+    [[nodiscard]] ssize_t read_at(int descriptor, std::span<std::byte> to, off_t offset, bool is_bulk) const;
     [[nodiscard]] static Result<void> expect_version(int descriptor, const OriginRead& request);
 
     const FileDescriptor root_;
     const std::string real_path_;
     const AclReader acls_;
     PartialListings partial_;
+    mutable std::atomic<bool> knows_dont_cache_ = true;  ///< this file system does
     std::atomic<std::uint64_t> gets_ = 0, heads_ = 0, lists_ = 0, others_ = 0, bytes_read_ = 0, errors_ = 0;
 };
 
@@ -296,6 +299,21 @@ Result<void> Directory::expect_version(int descriptor, const OriginRead& request
     return {};
 }
 
+/// Bulk is read once: it must not drive out what others want of the page cache. RWF_DONTCACHE (Linux 6.14,
+/// preadv2(2)) leaves nothing but what was there before.
+ssize_t Directory::read_at(int descriptor, std::span<std::byte> to, off_t offset, bool is_bulk) const {
+    constexpr int kDontCache = 0x80;  // RWF_DONTCACHE; older headers lack it
+    if (is_bulk && knows_dont_cache_.load(std::memory_order_relaxed)) {
+        const iovec whole{to.data(), to.size()};
+        const ssize_t got = ::preadv2(descriptor, &whole, 1, offset, kDontCache);
+        if (got >= 0 || (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS)) return got;
+        knows_dont_cache_ = false;
+    }
+    const ssize_t got = ::pread(descriptor, to.data(), to.size(), offset);
+    if (is_bulk && got > 0) static_cast<void>(::posix_fadvise(descriptor, offset, got, POSIX_FADV_DONTNEED));
+    return got;
+}
+
 Result<void> Directory::read_now(const OriginRead& request) const {
     // O_NONBLOCK: a pipe that took the file's place must not hold the thread; it means nothing to a regular
     // file.
@@ -304,9 +322,12 @@ Result<void> Directory::read_now(const OriginRead& request) const {
     if (auto before = expect_version(opened->get(), request); !before) return before;
     std::span<std::byte> rest = request.destination;
     auto offset = static_cast<off_t>(request.offset);
+    const bool is_bulk = request.priority == Priority::fill;
+    // What the kernel reads ahead belongs to another request, and would stay.
+    if (is_bulk) static_cast<void>(::posix_fadvise(opened->get(), 0, 0, POSIX_FADV_RANDOM));
     while (!rest.empty()) {
         const ssize_t got = TIERFS_FAULT_CALL(
-            "dir.read", ::pread(opened->get(), rest.data(), TIERFS_FAULT_SHORT(rest.size()), offset));
+            "dir.read", read_at(opened->get(), rest.first(TIERFS_FAULT_SHORT(rest.size())), offset, is_bulk));
         if (got < 0) {
             if (errno == EINTR) continue;
             return fail(system_error(errno, "reading '" + request.path + "' in the source directory"));

@@ -12,7 +12,11 @@ constexpr const char* kUsage =
     "Usage: tierfs SOURCE MOUNTPOINT [-o KEY=VALUE,...] [-f]\n"
     "       tierfs status MOUNTPOINT [--json]\n"
     "       tierfs umount MOUNTPOINT [--lazy]\n"
-    "       tierfs config [--defaults | --check FILE]\n"
+    "       tierfs warm PATH... [-f LIST] [--wait] [--json]\n"
+    "       tierfs evict PATH... [-f LIST] [--json]\n"
+    "       tierfs class MOUNTPOINT MATCH CLASS\n"
+    "       tierfs verify CACHE [--repair] [--json]\n"
+    "       tierfs config [--defaults | --check FILE [PATH...]]\n"
     "       tierfs --help | --version\n";
 
 int print_help() {
@@ -77,6 +81,10 @@ int run_command_line(int argc, char** argv) {
     }
     if (first == "status") return status_command(rest);
     if (first == "umount") return umount_command(rest);
+    if (first == "warm") return warm_command(rest);
+    if (first == "evict") return evict_command(rest);
+    if (first == "class") return class_command(rest);
+    if (first == "verify") return verify_command(rest);
     if (first == "config") return config_command(rest);
     if (!first.starts_with('-') && first.find_first_of("/:") == std::string::npos) {
         return wrong_usage("there is no command \"" + first +

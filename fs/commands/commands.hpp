@@ -16,6 +16,10 @@ int mount_command(const std::vector<std::string>& arguments);
 int mount_helper(const std::vector<std::string>& arguments);
 int status_command(const std::vector<std::string>& arguments);
 int umount_command(const std::vector<std::string>& arguments);
+int warm_command(const std::vector<std::string>& arguments);
+int evict_command(const std::vector<std::string>& arguments);
+int class_command(const std::vector<std::string>& arguments);
+int verify_command(const std::vector<std::string>& arguments);
 int config_command(const std::vector<std::string>& arguments);
 
 /// "a,b=c\,d" to "a" and "b=c,d": a backslash keeps the next character as it is.

@@ -11,4 +11,13 @@ namespace tierfs {
 /// is none, with what is there instead.
 Result<MountEntry> find_tierfs_mount(const std::string& path);
 
+/// A path in a mount.
+struct PlaceInMount {
+    MountEntry mount;
+    std::string path;  ///< relative to the mount; "" is its root
+};
+/// The tierfs mount that a path lies in, and where. By name: links in the mount are not followed, since it is
+/// not asked. ENOENT: it lies in none.
+Result<PlaceInMount> find_place(const std::vector<MountEntry>& mounts, const std::string& path);
+
 }  // namespace tierfs

@@ -71,12 +71,47 @@ Result<std::string> exchange(int socket, std::string request, Clock::time_point 
 
 Result<nlohmann::json> ask_control(const std::string& path, const std::string& command,
                                    std::chrono::milliseconds patience) {
+    return send_control(path, nlohmann::json{{"command", command}}, patience);
+}
+
+Result<nlohmann::json> send_control(const std::string& path, const nlohmann::json& request,
+                                    std::chrono::milliseconds patience) {
     auto socket = connect_to(path);
     if (!socket) return fail(socket.error());
     const auto deadline = Clock::now() + patience;
-    auto line = exchange(socket->get(), nlohmann::json{{"command", command}}.dump() + "\n", deadline);
+    auto line = exchange(socket->get(), request.dump() + "\n", deadline);
     if (!line) return fail(line.error());
     return parse_control_reply(*line);
+}
+
+std::string path_to_wire(std::string_view path) {
+    std::string text;
+    for (const char each : path) {
+        const auto byte = static_cast<unsigned char>(each);
+        if (byte < 0x80) {
+            text += each;
+        } else {  // UTF-8 of the character of that number
+            text += static_cast<char>(0xC0U | (byte >> 6U));
+            text += static_cast<char>(0x80U | (byte & 0x3FU));
+        }
+    }
+    return text;
+}
+
+std::optional<std::string> path_from_wire(std::string_view text) {
+    std::string path;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        const auto lead = static_cast<unsigned char>(text[at]);
+        if (lead < 0x80) {
+            path += text[at];
+            continue;
+        }
+        if ((lead != 0xC2 && lead != 0xC3) || at + 1 == text.size()) return std::nullopt;
+        const auto rest = static_cast<unsigned char>(text[++at]);
+        if ((rest & 0xC0U) != 0x80U) return std::nullopt;
+        path += static_cast<char>(((lead & 0x03U) << 6U) | (rest & 0x3FU));
+    }
+    return path;
 }
 
 Result<nlohmann::json> parse_control_reply(std::string_view line) {

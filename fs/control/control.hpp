@@ -1,14 +1,16 @@
 // fs/control/: the socket on which a mount is asked, and mountinfo.hpp, which finds it. fs/daemon serves,
 // fs/commands ask.
 //
-// Protocol: one JSON object a line, {"command": "status"}; the answer is one line, {"ok": true, "result":
-// ...} or {"ok": false, "error": "..."}. A connection may send several.
+// Protocol: one JSON object a line, {"command": "status"} and what the command needs beside it; the answer is
+// one line, {"ok": true, "result": ...} or {"ok": false, "error": "..."}. A connection may send several.
+// Paths need not be UTF-8, and JSON is: each byte of a path is sent as the character of that number.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -25,8 +27,14 @@ std::string control_directory();
 /// The socket of the mount with that device ("0:52").
 std::string control_path(const std::string& device);
 
-/// Answers a command; called on the control thread, must not wait for the origin. EINVAL for an unknown one.
-using ControlHandler = std::function<Result<nlohmann::json>(const std::string& command)>;
+/// Answers a command; `request` is all of the line. Called on the control thread, must not wait for the
+/// origin. EINVAL for an unknown one.
+using ControlHandler =
+    std::function<Result<nlohmann::json>(const std::string& command, const nlohmann::json& request)>;
+
+/// A path as the protocol has it, and back: nothing when the text holds other characters.
+std::string path_to_wire(std::string_view path);
+std::optional<std::string> path_from_wire(std::string_view text);
 
 /// One line of the protocol: the request's line to the reply's, never fails whatever comes.
 std::string answer_control_line(std::string_view line, const ControlHandler& handler);
@@ -66,5 +74,8 @@ Result<nlohmann::json> parse_control_reply(std::string_view line);
 /// serves it, ETIMEDOUT, EACCES, or what the mount said (EIO).
 Result<nlohmann::json> ask_control(const std::string& path, const std::string& command,
                                    std::chrono::milliseconds patience);
+/// The same with what the command needs: an object with a member "command".
+Result<nlohmann::json> send_control(const std::string& path, const nlohmann::json& request,
+                                    std::chrono::milliseconds patience);
 
 }  // namespace tierfs

@@ -64,11 +64,15 @@ std::string control_path(const std::string& device) {
 }
 
 std::string answer_control_line(std::string_view line, const ControlHandler& handler) {
-    const auto request = Json::parse(line, nullptr, false);
+    // No request has reason to be deep, and each level costs whoever looks at it.
+    const auto shallow = [](int depth, Json::parse_event_t /*event*/, Json& /*parsed*/) {
+        return depth <= 4;
+    };
+    const auto request = Json::parse(line, shallow, false);
     if (!request.is_object()) return refusal("a request is one JSON object on a line");
     const auto command = request.find("command");
     if (command == request.end() || !command->is_string()) return refusal("the request has no \"command\"");
-    auto result = handler(command->get<std::string>());
+    auto result = handler(command->get<std::string>(), request);
     if (!result) return refusal(result.error().message);
     return reply_line(Json{{"ok", true}, {"result", std::move(*result)}});
 }

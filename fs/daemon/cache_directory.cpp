@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,7 +13,6 @@
 #include <thread>
 
 #include "config/fault_point.hpp"
-#include "config/units.hpp"
 #include "tiering/object.hpp"
 
 namespace tierfs {
@@ -86,18 +84,6 @@ void sweep(const fs::path& base) {
     }
 }
 
-std::uint64_t held_bytes(const fs::path& folder) {
-    std::uint64_t bytes = 0;
-    std::error_code error;
-    for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-        struct stat found {};
-        if (::lstat(it->path().c_str(), &found) == 0 && S_ISREG(found.st_mode)) {
-            bytes += static_cast<std::uint64_t>(found.st_blocks) * 512;
-        }
-    }
-    return bytes;
-}
-
 }  // namespace
 
 Result<LockedFolder> LockedFolder::open(const fs::path& parent, const std::string& identity,
@@ -129,24 +115,6 @@ Result<LockedFolder> LockedFolder::open(const fs::path& parent, const std::strin
     std::ofstream(folder.path / "source")
         << "What tierfs caches of " << identity << "\nIt may be removed when no mount uses it.\n";
     return folder;
-}
-
-Result<std::uint64_t> nvme_limit(const Settings& settings, const fs::path& folder) {
-    constexpr std::uint64_t kLeast = 16 << 20;
-    auto limit = settings.nvme_limit;
-    if (limit == 0) {
-        struct statvfs device {};
-        if (TIERFS_FAULT_CALL("cache.space", ::statvfs(folder.c_str(), &device)) != 0)
-            return fail(system_error(errno, folder.string()));
-        const std::uint64_t free = std::uint64_t{device.f_bavail} * device.f_frsize;
-        limit = (free + held_bytes(folder)) / 5 * 4;
-    }
-    if (limit < kLeast) {
-        return fail(EINVAL, "nvme.limit is " + format_size(limit) + " for " + folder.string() +
-                                ": at least " + format_size(kLeast) +
-                                " is needed; give another nvme.path or a larger limit");
-    }
-    return limit;
 }
 
 Result<ScratchDirectory> ScratchDirectory::make(const fs::path& base) {

@@ -23,9 +23,6 @@ struct LockedFolder {
                                      const std::string& key);
 };
 
-/// nvme.limit, or 80 % of what the device could give this cache: its free space and what the cache holds.
-Result<std::uint64_t> nvme_limit(const Settings& settings, const std::filesystem::path& folder);
-
 /// A directory for the index of a mount without a device: /var/cache/tierfs/mount-PID for root, else
 /// ~/.cache/tierfs/mount-PID. Removed by the destructor; those that a killed process left are swept when
 /// the next is made.

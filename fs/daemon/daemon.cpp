@@ -58,11 +58,9 @@ Result<void> Daemon::prepare() {
     origin_ = std::move(*origin);
     if (auto checked = origin_->check(); !checked) return fail(checked.error());
 
-    if (!settings_.nvme_path.empty()) {
-        auto folder = LockedFolder::open(settings_.nvme_path, origin_->identity(), "nvme.path");
-        if (!folder) return fail(folder.error());
-        cache_folder_ = std::move(*folder);
-    }
+    auto devices = CacheDevices::open(settings_.nvme_path, origin_->identity());
+    if (!devices) return fail(devices.error());
+    cache_devices_ = std::move(*devices);
     if (auto opened = open_index(); !opened) return opened;
     if (auto opened = open_nvme(); !opened) return opened;
 
@@ -86,7 +84,7 @@ Result<void> Daemon::open_index() {
         index_folder_ = std::move(*folder);
         options.directory = index_folder_.path / "index";
     } else {
-        options.directory = (cache_folder_.path.empty() ? scratch_ : cache_folder_.path) / "index";
+        options.directory = (cache_devices_.empty() ? scratch_ : cache_devices_.index_folder()) / "index";
     }
     auto index = Index::open(options);
     if (!index) return fail(index.error());
@@ -95,13 +93,11 @@ Result<void> Daemon::open_index() {
 }
 
 Result<void> Daemon::open_nvme() {
-    if (cache_folder_.path.empty()) return {};
+    if (cache_devices_.empty()) return {};
     NvmeOptions options;
-    options.directory = cache_folder_.path;
+    options.devices = cache_devices_.places();
     options.pack_max_object = settings_.pack_max_object;
-    const auto limit = nvme_limit(settings_, cache_folder_.path);
-    if (!limit) return fail(limit.error());
-    options.limit = *limit;
+    options.limit = settings_.nvme_limit;
     options.stalled_queue = plan_.data / 2;
     auto tier = NvmeTier::open(options, *index_);
     if (!tier) return fail(tier.error());
@@ -110,9 +106,11 @@ Result<void> Daemon::open_nvme() {
 }
 
 Result<void> Daemon::serve(FileDescriptor device, const std::string& number) {
-    operations_ = std::make_unique<Operations>(*names_, *store_, MountProfile::choose(settings_),
-                                               settings_.pack_max_object);
-    auto session = Session::open(std::move(device), {&Operations::table(), operations_.get()});
+    operations_ = std::make_unique<Operations>(*names_, *store_, settings_);
+    SessionHandlers handlers{&Operations::table(), operations_.get(), &Operations::at_once};
+    auto against = against_passthrough();
+    if (against.empty()) handlers.stack_depth = stack_depth(split_paths(settings_.nvme_path));
+    auto session = Session::open(std::move(device), handlers);
     if (!session) return fail(session.error());
     session_ = std::move(*session);
     invalidator_.attach(session_->raw());
@@ -124,8 +122,19 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number) {
     if (!session_->wait_until_initialised(kPatience)) {
         return fail(ETIMEDOUT, "the kernel does not take up the mount on " + settings_.mountpoint);
     }
-    auto control =
-        ControlServer::open(control_path(number), [this](const std::string& name) { return command(name); });
+    if (against.empty() && !session_->passes_through()) {
+        against = "the kernel does not offer it: Linux 6.9 or later does";
+    }
+    if (against.empty()) {
+        backing_ids_ = std::make_unique<KernelBackingIds>(session_->device());
+        operations_->open_files().allow(*backing_ids_);
+    } else {
+        operations_->open_files().forbid(std::move(against));
+    }
+    jobs_ = std::make_unique<Jobs>(*origin_, *store_);
+    auto control = ControlServer::open(
+        control_path(number),
+        [this](const std::string& name, const nlohmann::json& request) { return command(name, request); });
     if (control) {
         control_ = std::move(*control);
     } else {
@@ -135,9 +144,34 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number) {
     return {};
 }
 
-Result<nlohmann::json> Daemon::command(const std::string& name) {
+std::string Daemon::against_passthrough() const {
+    if (settings_.nvme_path.empty()) return "there is no NVMe tier (nvme.path)";
+    if (settings_.verify == "always") return "verify=always";
+    if (settings_.profile == Profile::small) return "profile=small: the kernel asks for no open";
+    return {};
+}
+
+Result<nlohmann::json> Daemon::command(const std::string& name, const nlohmann::json& request) {
     if (name == "status") return status_json(status());
+    if (name == "class") return set_class(request);
+    auto answer = jobs_->command(name, request);
+    if (answer || answer.error().code != ENOSYS) return answer;
     return fail(EINVAL, "this version of the mount does not know the command \"" + name + "\"");
+}
+
+Result<nlohmann::json> Daemon::set_class(const nlohmann::json& request) {
+    const auto text = [&](const char* member) {
+        const auto found = request.find(member);
+        return found != request.end() && found->is_string() ? found->get<std::string>() : std::string();
+    };
+    const auto parsed = parse_dataset_class(text("class"));
+    if (!parsed) {
+        return fail(EINVAL, "there is no class \"" + text("class") +
+                                "\"; allowed: auto, epoch, hot, stream, once, pin, none");
+    }
+    if (auto done = store_->set_class(text("match"), *parsed); !done) return fail(done.error());
+    log::info("dataset " + text("match") + ": class " + text("class") + " from now on");
+    return nlohmann::json::object();
 }
 
 StatusInputs Daemon::status() {
@@ -150,12 +184,15 @@ StatusInputs Daemon::status() {
     in.supervisor_pid = supervisor_pid_;
     in.read_only = settings_.read_only;
     in.uptime_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-    in.profile = operations_->profile();
-    in.nvme_path = settings_.nvme_path;
+    in.profile =
+        operations_->profile().status(names_->file_sizes(), operations_->open_files().passed_through());
+    in.passthrough = operations_->open_files().status();
+    in.has_nvme = nvme_ != nullptr;
     in.store = store_->stats();
     in.origin = origin_->stats();
     in.names = names_->stats();
     in.requests = watchdog_->stats();
+    in.messages = session_->messages();
     in.memory_limit = plan_.limit;
     in.memory_used = resident_memory();
     in.memory_rss = resident_set();
@@ -181,6 +218,7 @@ bool Daemon::stop() {
     control_.reset();
     if (origin_) origin_->stop();
     const bool quiet = !store_ || store_->stop(kStuckPatience);
+    if (jobs_) jobs_->stop();
     if (!quiet) log::error("reads are held by the source or a disk: the mount ends without them");
     if (names_) names_->stop();
     if (watchdog_ && !quiet) watchdog_->answer_all(ENOTCONN);

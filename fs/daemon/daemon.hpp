@@ -11,6 +11,8 @@
 #include "config/memory_plan.hpp"
 #include "config/settings.hpp"
 #include "fs/control/control.hpp"
+#include "fs/control/jobs.hpp"
+#include "fs/daemon/cache_devices.hpp"
 #include "fs/daemon/cache_directory.hpp"
 #include "fs/daemon/channel.hpp"
 #include "fs/names/namespace.hpp"
@@ -53,7 +55,10 @@ class Daemon {
     void sample_memory();
     Result<void> open_index();
     Result<void> open_nvme();
-    Result<nlohmann::json> command(const std::string& name);
+    /// Why no file may be passed through to the kernel; empty: nothing is against it so far.
+    [[nodiscard]] std::string against_passthrough() const;
+    Result<nlohmann::json> command(const std::string& name, const nlohmann::json& request);
+    Result<nlohmann::json> set_class(const nlohmann::json& request);
     StatusInputs status();
 
     Settings settings_;
@@ -62,7 +67,8 @@ class Daemon {
     std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
     MemoryPlan plan_;
     std::atomic<std::uint64_t> memory_peak_{0};
-    LockedFolder cache_folder_, index_folder_;
+    CacheDevices cache_devices_;
+    LockedFolder index_folder_;
     // Each stands on those above it; destroyed from the last to the first.
     std::unique_ptr<Origin> origin_;
     std::unique_ptr<Index> index_;
@@ -72,7 +78,9 @@ class Daemon {
     std::unique_ptr<Namespace> names_;
     std::unique_ptr<Operations> operations_;
     std::unique_ptr<Session> session_;
+    std::unique_ptr<KernelBackingIds> backing_ids_;
     std::unique_ptr<Watchdog> watchdog_;
+    std::unique_ptr<Jobs> jobs_;
     std::unique_ptr<ControlServer> control_;
     bool stopped_ = false;
 };

@@ -173,10 +173,14 @@ int launch_in_background(const Settings& settings) {
 }  // namespace
 
 int launch_mount(Settings settings) {
-    for (auto* path :
-         {&settings.nvme_path, &settings.index_path, &settings.log_file, &settings.s3_ca_bundle}) {
+    for (auto* path : {&settings.index_path, &settings.log_file, &settings.s3_ca_bundle})
         make_absolute(*path);
+    std::string devices;
+    for (std::string& path : split_paths(settings.nvme_path)) {
+        make_absolute(path);
+        devices += (devices.empty() ? "" : ":") + path;
     }
+    settings.nvme_path = std::move(devices);
     auto mountpoint = check_mount(settings);
     if (!mountpoint) return failed(mountpoint.error().message);
     settings.mountpoint = std::move(*mountpoint);

@@ -4,6 +4,8 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "backends/source_url.hpp"
 #include "config/fault_point.hpp"
@@ -94,8 +96,9 @@ Result<std::string> check_mount(const Settings& settings) {
             return fail(apart.error());
         }
     }
-    for (const auto& [key, value] :
-         {std::pair("nvme.path", settings.nvme_path), std::pair("index.path", settings.index_path)}) {
+    std::vector<std::pair<const char*, std::string>> caches{{"index.path", settings.index_path}};
+    for (const std::string& each : split_paths(settings.nvme_path)) caches.emplace_back("nvme.path", each);
+    for (const auto& [key, value] : caches) {
         if (value.empty()) continue;
         const auto cache = real_path(value);
         if (is_within(cache, mountpoint)) {

@@ -119,6 +119,8 @@ class NamespaceOfOrigin final : public Namespace {
 
     [[nodiscard]] NamespaceStats stats() const override { return {table_.known_nodes(), hidden_.get()}; }
 
+    [[nodiscard]] FileSizes file_sizes() const override { return table_.sizes().get(); }
+
     void stop() override { workers_.stop(); }
 
   private:

@@ -13,6 +13,7 @@
 #include "backends/origin.hpp"
 #include "config/result.hpp"
 #include "config/settings.hpp"
+#include "fs/names/file_sizes.hpp"
 #include "tiering/index/index.hpp"
 #include "tiering/object.hpp"
 
@@ -90,6 +91,8 @@ class Namespace {
     /// is left of what that stands on, negative_ttl at most. 0: not at all. Memory or index only.
     [[nodiscard]] virtual std::chrono::milliseconds absent_for(NodeId parent, const std::string& name) = 0;
     [[nodiscard]] virtual NamespaceStats stats() const = 0;
+    /// Of the files that became known; cheap.
+    [[nodiscard]] virtual FileSizes file_sizes() const = 0;
 
     /// Ends the workers; callbacks that wait are answered with ECANCELED. Call after Origin::stop.
     /// Idempotent.

@@ -127,6 +127,7 @@ Result<NodePtr> NodeTable::node(NodeId node) {
     if (!*found) return node == kRootNode ? unknown_root() : nullptr;
     auto record = std::make_shared<const NodeRecord>(std::move(**found));
     nodes_.add(node, record, cost(*record), generation);
+    if (record->attributes.kind == ObjectKind::file) sizes_.add(record->attributes.size);
     return record;
 }
 
@@ -210,8 +211,9 @@ Result<std::shared_ptr<const ObjectRef>> NodeTable::object(NodeId id) {
     auto path = this->path(id);
     if (!path) return fail(std::move(path.error()));
     const std::size_t bytes = sizeof(ObjectRef) + path->capacity() + attributes.version.capacity() + 32;
-    auto object = std::make_shared<const ObjectRef>(ObjectRef{
-        (*record)->content, std::move(*path), attributes.version, attributes.size, attributes.archived});
+    auto object = std::make_shared<const ObjectRef>(ObjectRef{(*record)->content, std::move(*path),
+                                                              attributes.version, attributes.size,
+                                                              attributes.archived, attributes.mtime_ns});
     objects_.add(id, object, bytes, generation);
     return object;
 }

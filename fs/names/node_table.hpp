@@ -133,6 +133,7 @@ class NodeTable {
 
     [[nodiscard]] std::uint64_t known_nodes() { return nodes_.size(); }
     Index& index() { return index_; }
+    FileSizeCounter& sizes() { return sizes_; }
 
   private:
     Result<std::optional<NodeId>> leads_to(NodeId parent, const std::string& name);
@@ -144,6 +145,7 @@ class NodeTable {
     ShardedLru<NameKey, NodeId, NameKeyHash> names_;
     ShardedLru<NodeId, std::shared_ptr<const ObjectRef>> objects_;
     ShardedLru<NameKey, std::int64_t, NameKeyHash> absent_;
+    FileSizeCounter sizes_;
 };
 
 }  // namespace tierfs

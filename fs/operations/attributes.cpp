@@ -1,4 +1,4 @@
-// lookup, getattr, statfs, forget.
+// lookup, getattr, statfs.
 #include <sys/statvfs.h>
 
 #include "config/log.hpp"
@@ -57,23 +57,12 @@ void stat_file_system(fuse_req_t raw, fuse_ino_t /*node*/) {
     std::make_shared<Request>(raw)->statfs(values);
 }
 
-// Nodes are known by the index, not by counts of lookups: forgetting costs nothing and frees nothing.
-void forget(fuse_req_t raw, fuse_ino_t /*node*/, uint64_t /*lookups*/) {
-    ::fuse_reply_none(raw);
-}
-
-void forget_many(fuse_req_t raw, size_t /*count*/, fuse_forget_data* /*forgets*/) {
-    ::fuse_reply_none(raw);
-}
-
 }  // namespace
 
 void add_attribute_operations(fuse_lowlevel_ops& table) {
     table.lookup = lookup;
     table.getattr = get_attributes;
     table.statfs = stat_file_system;
-    table.forget = forget;
-    table.forget_multi = forget_many;
 }
 
 }  // namespace tierfs

@@ -16,8 +16,7 @@ constexpr std::size_t kTypicalEntryPlus = 168;
 constexpr std::size_t kLargestReply = 1 << 20;
 
 void open_directory(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* file) {
-    const auto& profile = Session::user_of<Operations>(raw).profile();
-    if (profile.zero_message_directories) {
+    if (Session::user_of<Operations>(raw).profile().lists_without_opens()) {
         ::fuse_reply_err(raw, ENOSYS);
         return;
     }

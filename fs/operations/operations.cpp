@@ -1,5 +1,9 @@
 #include "fs/operations/operations.hpp"
 
+#include <linux/fuse.h>
+
+#include <algorithm>
+
 #include "fs/session/session.hpp"
 
 namespace tierfs {
@@ -40,28 +44,23 @@ fuse_lowlevel_ops make_table() {
 
 }  // namespace
 
-MountProfile MountProfile::choose(const Settings& settings) {
-    MountProfile profile;
-    switch (settings.profile) {
-        case Profile::large:
-            profile.zero_message_opens = false;
-            profile.reason = "asked for with profile=large";
-            return profile;
-        case Profile::small:
-            profile.reason = "asked for with profile=small";
-            break;
-        case Profile::automatic:
-            profile.reason = "read-only mount: opens need no message";
-            break;
-    }
-    // A listing that is cached without a limit would hide new names, so only where nothing ever changes.
-    profile.zero_message_directories = settings.metadata_ttl == kForever;
-    return profile;
-}
-
 const fuse_lowlevel_ops& Operations::table() {
     static const fuse_lowlevel_ops operations = make_table();
     return operations;
+}
+
+int Operations::at_once(std::uint32_t opcode) {
+    switch (opcode) {
+        // Nodes are known by the index, not by counts of lookups: forgetting costs nothing and frees nothing.
+        case FUSE_FORGET:
+        case FUSE_BATCH_FORGET:
+            return 0;
+        // Python's open() asks every file whether it is a terminal, and nothing in FUSE remembers the answer.
+        case FUSE_IOCTL:
+            return ENOTTY;
+        default:
+            return SessionHandlers::kAsk;
+    }
 }
 
 double fuse_seconds(std::chrono::milliseconds duration) {

@@ -1,4 +1,4 @@
-// fs/operations/: what each FUSE request does, by kind: attributes.cpp (lookup, getattr, statfs, forget),
+// fs/operations/: what each FUSE request does, by kind: attributes.cpp (lookup, getattr, statfs),
 // directories.cpp, read.cpp (open, read, release), links.cpp (readlink, extended attributes), refused.cpp
 // (everything that would write). fs/daemon makes one Operations for a mount.
 #pragma once
@@ -12,40 +12,41 @@
 
 #include "config/settings.hpp"
 #include "fs/names/namespace.hpp"
+#include "fs/operations/open_files.hpp"
+#include "fs/operations/profile.hpp"
 #include "tiering/store.hpp"
 
 namespace tierfs {
-
-/// How the mount answers opens, and why: see `tierfs status`, member "profile".
-struct MountProfile {
-    bool zero_message_opens = true;         ///< ENOSYS to OPEN: the kernel opens files without asking
-    bool zero_message_directories = false;  ///< ENOSYS to OPENDIR: listings stay cached
-    std::string reason;
-
-    static MountProfile choose(const Settings& settings);
-    [[nodiscard]] const char* kind() const { return zero_message_opens ? "small" : "large"; }
-};
 
 /// The answers of one mount. Holds references only: Namespace and Store must outlive it and its requests.
 /// Thread-safe: each request stands alone. A request is answered on the thread that reads it when memory
 /// knows the answer, else on the thread that the Namespace or the Store calls back on.
 class Operations {
   public:
-    Operations(Namespace& names, Store& store, MountProfile profile, std::uint64_t pack_max_object)
-        : names_(names), store_(store), profile_(std::move(profile)), pack_max_object_(pack_max_object) {}
+    Operations(Namespace& names, Store& store, const Settings& settings)
+        : names_(names),
+          store_(store),
+          profile_(settings),
+          open_files_(profile_),
+          pack_max_object_(settings.pack_max_object) {}
 
     /// libfuse's table; its functions expect Session::user_of<Operations>.
     static const fuse_lowlevel_ops& table();
 
+    /// What needs no answer of ours: see SessionHandlers::at_once.
+    static int at_once(std::uint32_t opcode);
+
     [[nodiscard]] Namespace& names() const { return names_; }
     [[nodiscard]] Store& store() const { return store_; }
-    [[nodiscard]] const MountProfile& profile() const { return profile_; }
+    [[nodiscard]] MountProfile& profile() { return profile_; }
+    [[nodiscard]] OpenFiles& open_files() { return open_files_; }
     [[nodiscard]] std::uint64_t pack_max_object() const { return pack_max_object_; }
 
   private:
     Namespace& names_;
     Store& store_;
     MountProfile profile_;
+    OpenFiles open_files_;
     std::uint64_t pack_max_object_;
 };
 

@@ -1,4 +1,4 @@
-// open, read, flush, release, ioctl.
+// open, read, flush, release.
 #include <fcntl.h>
 
 #include <vector>
@@ -11,27 +11,41 @@ namespace tierfs {
 
 namespace {
 
-void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
-    auto& operations = Session::user_of<Operations>(raw);
-    if ((file->flags & O_ACCMODE) != O_RDONLY) {
-        ::fuse_reply_err(raw, EROFS);
-        return;
+// Of the kernel's include/uapi/linux/fuse.h, which may be newer than the system's.
+constexpr std::uint32_t kKeepCache = 1U << 1;
+constexpr std::uint32_t kNoFlush = 1U << 5;
+constexpr std::uint32_t kPassthrough = 1U << 7;
+
+OpenReply open_reply(const OpenFiles::Answer& answer) {
+    OpenReply reply;
+    reply.handle = static_cast<std::uint64_t>(answer.mode);  // RELEASE brings it back
+    reply.flags = kNoFlush;
+    if (answer.mode == OpenFiles::Mode::passthrough) {
+        reply.flags |= kPassthrough;
+        reply.backing_id = answer.backing_id;
+    } else {
+        reply.flags |= kKeepCache;  // a node is one version: its pages are always right
     }
-    if (operations.profile().zero_message_opens) {
-        ::fuse_reply_err(raw, ENOSYS);  // this open succeeds, and no further one is sent
-        return;
-    }
-    if (const auto object = operations.names().object(node); !object) {
-        ::fuse_reply_err(raw, object.error().code);
-        return;
-    }
-    file->keep_cache = 1;  // a node is one version: its pages are always right
-    file->noflush = 1;
-    file->fh = 0;
-    ::fuse_reply_open(raw, file);
+    return reply;
 }
 
-void release_file(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* /*file*/) {
+void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
+    auto& operations = Session::user_of<Operations>(raw);
+    Request request(raw);  // before the index and the cache's disk are asked: they may stall
+    if ((file->flags & O_ACCMODE) != O_RDONLY) return request.error(EROFS);
+    auto& names = operations.names();
+    const auto object = names.object(node);
+    if (!object) return request.error(object.error().code);
+    request.is_about(Subject{{}, *object});
+    auto& files = operations.open_files();
+    const auto answer =
+        files.open(node, names.file_sizes(), [&] { return operations.store().whole_file(**object); });
+    if (answer.mode == OpenFiles::Mode::no_opens) return request.error(ENOSYS);  // no further one is sent
+    if (!request.opened(open_reply(answer))) files.close(node, answer.mode);
+}
+
+void release_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
+    Session::user_of<Operations>(raw).open_files().close(node, static_cast<OpenFiles::Mode>(file->fh));
     ::fuse_reply_err(raw, 0);
 }
 
@@ -77,13 +91,6 @@ void read_file(fuse_req_t raw, fuse_ino_t node, size_t size, off_t offset, fuse_
                             });
 }
 
-// Python's open() asks every file whether it is a terminal, and nothing in FUSE remembers the answer.
-void control_file(fuse_req_t raw, fuse_ino_t /*node*/, unsigned /*command*/, void* /*argument*/,
-                  fuse_file_info* /*file*/, unsigned /*flags*/, const void* /*in*/, size_t /*in_size*/,
-                  size_t /*out_size*/) {
-    ::fuse_reply_err(raw, ENOTTY);
-}
-
 }  // namespace
 
 void add_read_operations(fuse_lowlevel_ops& table) {
@@ -91,7 +98,6 @@ void add_read_operations(fuse_lowlevel_ops& table) {
     table.release = release_file;
     table.flush = flush_file;
     table.read = read_file;
-    table.ioctl = control_file;
 }
 
 }  // namespace tierfs

@@ -22,6 +22,9 @@ inline constexpr std::uint32_t kInitExt = 1U << 30;
 /// Bit 39 of the flags: bit 7 of their second word. The kernel then takes FUSE_NOTIFY_RESEND (Linux 6.9).
 inline constexpr std::uint32_t kInit2HasResend = 1U << 7;
 
+/// Bit 37: files that the kernel reads by itself (Linux 6.9).
+inline constexpr std::uint32_t kInit2Passthrough = 1U << 5;
+
 /// What the kernel said in its FUSE_INIT.
 struct InitOffer {
     std::uint64_t unique = 0;
@@ -44,14 +47,23 @@ inline std::optional<InitOffer> read_init_offer(std::span<const std::byte> reque
     return offer;
 }
 
-/// Adds to a reply what the kernel offered and libfuse left out. A reply of another size than that of
-/// protocol 7.23 and later is left alone.
-inline bool patch_init_reply(std::span<std::byte> reply, const InitOffer& offer) {
+inline bool offers_passthrough(const InitOffer& offer) {
+    return (offer.flags & kInitExt) != 0 && (offer.flags2 & kInit2Passthrough) != 0;
+}
+
+/// Adds to a reply what the kernel offered and libfuse left out. `stack_depth`: of the files that are to be
+/// passed through (BackingIds); 0: none are. A reply of another size than that of protocol 7.23 and later is
+/// left alone.
+inline bool patch_init_reply(std::span<std::byte> reply, const InitOffer& offer, std::uint32_t stack_depth) {
     fuse_init_out out{};
     if (reply.size() != sizeof(out)) return false;
     std::memcpy(&out, reply.data(), sizeof(out));
     out.flags |= offer.flags & (kInitParallelDirops | kInitExt);
     if ((offer.flags & kInitExt) != 0) out.flags2 |= offer.flags2 & kInit2HasResend;
+    if (stack_depth != 0 && offers_passthrough(offer)) {
+        out.flags2 |= kInit2Passthrough;
+        out.unused[0] = stack_depth;  // max_stack_depth in newer headers
+    }
     std::memcpy(reply.data(), &out, sizeof(out));
     return true;
 }

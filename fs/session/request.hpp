@@ -9,6 +9,13 @@
 
 namespace tierfs {
 
+/// The reply to OPEN: struct fuse_open_out of the kernel, whose last word older headers call padding.
+struct OpenReply {
+    std::uint64_t handle = 0;
+    std::uint32_t flags = 0;  ///< FOPEN_*
+    std::int32_t backing_id = 0;
+};
+
 /// Holds a request until it is answered, from whichever thread. Shared by pointer, because the callbacks of
 /// the floors below are copyable. One that nobody answered (a callback was dropped) is answered with EIO when
 /// its last owner goes. The watchdog may be first (a deadline passed, the reader was killed): then what comes
@@ -34,48 +41,52 @@ class Request {
     void error(int code) {
         if (code == ECANCELED) code = ENOTCONN;
         if (code <= 0 || code > 511) code = EIO;  // the kernel refuses others, and the reader would hang
-        answer([code](fuse_req_t raw) { ::fuse_reply_err(raw, code); });
+        answer([code](fuse_req_t raw) { return ::fuse_reply_err(raw, code); });
     }
     void ok() {
-        answer([](fuse_req_t raw) { ::fuse_reply_err(raw, 0); });
+        answer([](fuse_req_t raw) { return ::fuse_reply_err(raw, 0); });
+    }
+    /// False: nobody took it (the reader was killed, or the watchdog was first), so no RELEASE will come.
+    bool opened(const OpenReply& open) {
+        return answer([&](fuse_req_t raw) {
+            return ::fuse_reply_buf(raw, reinterpret_cast<const char*>(&open), sizeof(open));  // NOLINT
+        });
     }
     void entry(const fuse_entry_param& entry) {
-        answer([&](fuse_req_t raw) { ::fuse_reply_entry(raw, &entry); });
+        answer([&](fuse_req_t raw) { return ::fuse_reply_entry(raw, &entry); });
     }
     void attributes(const struct stat& attributes, double valid_s) {
-        answer([&](fuse_req_t raw) { ::fuse_reply_attr(raw, &attributes, valid_s); });
+        answer([&](fuse_req_t raw) { return ::fuse_reply_attr(raw, &attributes, valid_s); });
     }
     void link(const char* target) {
-        answer([&](fuse_req_t raw) { ::fuse_reply_readlink(raw, target); });
+        answer([&](fuse_req_t raw) { return ::fuse_reply_readlink(raw, target); });
     }
     void bytes(std::span<const char> data) {
-        answer([&](fuse_req_t raw) { ::fuse_reply_buf(raw, data.data(), data.size()); });
+        answer([&](fuse_req_t raw) { return ::fuse_reply_buf(raw, data.data(), data.size()); });
     }
     void pieces(std::span<const iovec> vector) {
         answer([&](fuse_req_t raw) {
-            if (vector.empty()) {
-                ::fuse_reply_buf(raw, nullptr, 0);
-            } else {
-                ::fuse_reply_iov(raw, vector.data(), static_cast<int>(vector.size()));
-            }
+            return vector.empty() ? ::fuse_reply_buf(raw, nullptr, 0)
+                                  : ::fuse_reply_iov(raw, vector.data(), static_cast<int>(vector.size()));
         });
     }
     void xattr_size(std::size_t size) {
-        answer([&](fuse_req_t raw) { ::fuse_reply_xattr(raw, size); });
+        answer([&](fuse_req_t raw) { return ::fuse_reply_xattr(raw, size); });
     }
     void statfs(const struct statvfs& values) {
-        answer([&](fuse_req_t raw) { ::fuse_reply_statfs(raw, &values); });
+        answer([&](fuse_req_t raw) { return ::fuse_reply_statfs(raw, &values); });
     }
 
   private:
     // A reply that the kernel no longer wants (ENOENT) or can no longer take (ENODEV) is nobody's error.
     template <typename Reply>
-    void answer(Reply reply) {
-        if (raw_ == nullptr) return;
+    bool answer(Reply reply) {
+        if (raw_ == nullptr) return false;
         auto* const raw = std::exchange(raw_, nullptr);
-        if (!session_.requests().take(entry_)) return;  // libfuse has freed it
-        reply(raw);
+        if (!session_.requests().take(entry_)) return false;  // libfuse has freed it
+        const bool taken = reply(raw) == 0;
         session_.in_flight().leave();
+        return taken;
     }
 
     fuse_req_t raw_;

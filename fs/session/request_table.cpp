@@ -3,6 +3,7 @@
 #include <linux/fuse.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace tierfs {
@@ -106,32 +107,32 @@ RequestTable::Summary RequestTable::summary() {
 }
 
 std::string opcode_name(std::uint32_t opcode) {
-    switch (opcode) {
-        case FUSE_LOOKUP:
-            return "LOOKUP";
-        case FUSE_GETATTR:
-            return "GETATTR";
-        case FUSE_READLINK:
-            return "READLINK";
-        case FUSE_OPEN:
-            return "OPEN";
-        case FUSE_READ:
-            return "READ";
-        case FUSE_STATFS:
-            return "STATFS";
-        case FUSE_GETXATTR:
-            return "GETXATTR";
-        case FUSE_LISTXATTR:
-            return "LISTXATTR";
-        case FUSE_OPENDIR:
-            return "OPENDIR";
-        case FUSE_READDIR:
-            return "READDIR";
-        case FUSE_READDIRPLUS:
-            return "READDIRPLUS";
-        default:
-            return "request " + std::to_string(opcode);
-    }
+    struct Name {
+        std::uint32_t opcode;
+        const char* name;
+    };
+    static constexpr std::array kNames{Name{FUSE_LOOKUP, "LOOKUP"},
+                                       Name{FUSE_FORGET, "FORGET"},
+                                       Name{FUSE_GETATTR, "GETATTR"},
+                                       Name{FUSE_READLINK, "READLINK"},
+                                       Name{FUSE_OPEN, "OPEN"},
+                                       Name{FUSE_READ, "READ"},
+                                       Name{FUSE_STATFS, "STATFS"},
+                                       Name{FUSE_RELEASE, "RELEASE"},
+                                       Name{FUSE_GETXATTR, "GETXATTR"},
+                                       Name{FUSE_LISTXATTR, "LISTXATTR"},
+                                       Name{FUSE_FLUSH, "FLUSH"},
+                                       Name{FUSE_INIT, "INIT"},
+                                       Name{FUSE_OPENDIR, "OPENDIR"},
+                                       Name{FUSE_READDIR, "READDIR"},
+                                       Name{FUSE_RELEASEDIR, "RELEASEDIR"},
+                                       Name{FUSE_INTERRUPT, "INTERRUPT"},
+                                       Name{FUSE_IOCTL, "IOCTL"},
+                                       Name{FUSE_BATCH_FORGET, "BATCH_FORGET"},
+                                       Name{FUSE_READDIRPLUS, "READDIRPLUS"}};
+    const auto found = std::find_if(kNames.begin(), kNames.end(),
+                                    [opcode](const Name& name) { return name.opcode == opcode; });
+    return found != kNames.end() ? found->name : "request " + std::to_string(opcode);
 }
 
 bool is_listing(std::uint32_t opcode) {

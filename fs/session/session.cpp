@@ -38,6 +38,11 @@ void install_wake_signal() {
     ::sigaction(kWakeSignal, &action, nullptr);
 }
 
+// One thread alone counts; others only read.
+void count(std::atomic<std::uint64_t>& counter) {
+    counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
 class RequestBuffer {
   public:
     RequestBuffer()
@@ -189,6 +194,8 @@ void Session::process(std::span<std::byte> request, Busy& busy) {
         std::memcpy(&interrupt, request.data() + sizeof(header), sizeof(interrupt));
         requests_.mark_interrupted(interrupt.unique);
     }
+    count(busy.messages.at(header.opcode < kOpcodes ? header.opcode : 0));
+    if (answered_at_once(header)) return;
     auto& info = this_thread_reads();
     info = {header.unique,
             header.nodeid,
@@ -206,6 +213,28 @@ void Session::process(std::span<std::byte> request, Busy& busy) {
     message.size = request.size();
     ::fuse_session_process_buf(session_, &message);
     busy.since.store(0, std::memory_order_release);
+}
+
+bool Session::answered_at_once(const fuse_in_header& header) {
+    const int code = handlers_.at_once != nullptr ? handlers_.at_once(header.opcode) : SessionHandlers::kAsk;
+    if (code == SessionHandlers::kAsk) return false;
+    if (code != 0) {
+        fuse_out_header reply{sizeof(reply), -code, header.unique};
+        iovec only{&reply, sizeof(reply)};
+        write_reply(::fuse_session_fd(session_), &only, 1);
+    }
+    return true;
+}
+
+std::map<std::string, std::uint64_t> Session::messages() const {
+    std::map<std::string, std::uint64_t> sums;
+    for (const auto& busy : busy_) {
+        for (std::uint32_t opcode = 0; opcode < kOpcodes; ++opcode) {
+            const auto count = busy->messages.at(opcode).load(std::memory_order_relaxed);
+            if (count != 0) sums[opcode_name(opcode)] += count;
+        }
+    }
+    return sums;
 }
 
 const RequestInfo& Session::current() {
@@ -283,7 +312,7 @@ void Session::tell_end() const {
 ssize_t Session::write_init_reply(int descriptor, const iovec* vector) {
     std::array<std::byte, sizeof(fuse_init_out)> body{};
     std::memcpy(body.data(), vector[1].iov_base, body.size());
-    patch_init_reply(body, init_offer_);
+    patch_init_reply(body, init_offer_, handlers_.stack_depth);
     std::array<iovec, 2> patched{vector[0], iovec{body.data(), body.size()}};
     const auto written = TIERFS_FAULT_CALL(
         "fuse.init", ::writev(descriptor, patched.data(), static_cast<int>(patched.size())));

@@ -4,9 +4,12 @@
 
 #include <sys/uio.h>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
+#include <map>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -37,6 +40,11 @@ class InFlight {
 struct SessionHandlers {
     const fuse_lowlevel_ops* operations = nullptr;
     void* user = nullptr;  ///< what user_of(request) returns
+    /// What needs no handler, by opcode: kAsk: hand it to libfuse; 0: no reply is due; else the errno to
+    /// reply. Spares libfuse's making of a request. May be null.
+    int (*at_once)(std::uint32_t opcode) = nullptr;
+    static constexpr int kAsk = -1;
+    std::uint32_t stack_depth = 0;  ///< of files passed through; 0: none are (init_patch.hpp)
 };
 
 /// A FUSE session on a /dev/fuse descriptor that somebody else mounted: libfuse speaks the protocol, our own
@@ -56,11 +64,16 @@ class Session {
     /// Waits until the kernel has taken the reply to FUSE_INIT: settings of the mount in sysfs hold only
     /// then.
     bool wait_until_initialised(std::chrono::milliseconds patience);
+    /// Whether the connection passes files through: wanted, and offered by the kernel. Once initialised.
+    [[nodiscard]] bool passes_through() const {
+        return handlers_.stack_depth != 0 && offers_passthrough(init_offer_);
+    }
     /// Ends the threads; requests that are not answered yet stay valid. Idempotent.
     void stop();
 
     [[nodiscard]] int ended() const { return ended_.get(); }
     [[nodiscard]] fuse_session* raw() const { return session_; }
+    [[nodiscard]] int device() const { return ::fuse_session_fd(session_); }
     /// It ended since /dev/fuse could not be read or a reply was lost, not since somebody unmounted.
     [[nodiscard]] bool broken() const { return broken_; }
     [[nodiscard]] InFlight& in_flight() { return in_flight_; }
@@ -74,6 +87,9 @@ class Session {
     [[nodiscard]] std::vector<pid_t> idle_threads() const;
     [[nodiscard]] bool is_busy_with(pid_t thread, std::uint64_t unique) const;
 
+    /// Messages of the kernel since the start, by opcode_name.
+    [[nodiscard]] std::map<std::string, std::uint64_t> messages() const;
+
     static Session& of(fuse_req_t request);
     template <typename T>
     static T& user_of(fuse_req_t request) {
@@ -85,6 +101,7 @@ class Session {
 
   private:
     Session(const SessionHandlers& handlers, FileDescriptor ended);
+    static constexpr std::uint32_t kOpcodes = 64;
     /// What one thread does, for others to see. Numbers are set first, `since` last; 0: nothing.
     struct Busy {
         std::atomic<pid_t> thread{0};
@@ -92,10 +109,12 @@ class Session {
         std::atomic<std::uint32_t> opcode{0};
         std::atomic<pid_t> asker{0};
         std::atomic<RequestInfo::Clock::rep> since{0};
+        std::array<std::atomic<std::uint64_t>, kOpcodes> messages{};  ///< by opcode; 0: any other
     };
 
     void serve(Busy& busy);
     bool receive(std::span<std::byte> buffer, Busy& busy);
+    bool answered_at_once(const fuse_in_header& header);
     void process(std::span<std::byte> request, Busy& busy);
     ssize_t write_reply(int descriptor, iovec* vector, int count);
     ssize_t write_init_reply(int descriptor, const iovec* vector);

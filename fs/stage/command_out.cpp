@@ -118,7 +118,7 @@ void add_out(CLI::App& app, int& status) {
         ->option_text("FOLDER");
     command
         ->add_option("--verify", options->verify,
-                     "checksums: as the store tells them; full: read back what was sent")
+                     "checksums: as the store tells them; full: read everything back")
         ->check(CLI::IsMember({"checksums", "full"}))
         ->option_text("HOW");
     command->add_flag("--delete", options->out.remove_vanished,

@@ -24,15 +24,15 @@ Json tier_json(const char* name, const TierStats& tier, bool present) {
 }
 
 Json tiers_json(const StatusInputs& in) {
-    const bool has_nvme = !in.nvme_path.empty();
-    Json nvme = tier_json("nvme", in.store.nvme, has_nvme);
+    Json nvme = tier_json("nvme", in.store.nvme, in.has_nvme);
     nvme["dropped"] = in.store.nvme.dropped;
     nvme["devices"] = Json::array();
-    if (has_nvme) {
-        nvme["devices"].push_back(Json{{"path", in.nvme_path},
-                                       {"state", in.store.nvme.state},
-                                       {"used_bytes", in.store.nvme.used_bytes},
-                                       {"limit_bytes", in.store.nvme.limit_bytes}});
+    for (const DeviceStats& device : in.store.nvme.devices) {
+        nvme["devices"].push_back(Json{{"path", device.path},
+                                       {"state", device.state},
+                                       {"reason", device.reason},
+                                       {"used_bytes", device.used_bytes},
+                                       {"limit_bytes", device.limit_bytes}});
     }
     return Json::array({tier_json("ram", in.store.ram, in.store.ram.limit_bytes != 0), std::move(nvme)});
 }
@@ -60,6 +60,7 @@ Json reads_json(const StoreStats& store) {
                 {"errors", store.read_errors},
                 {"fetched_bytes", store.fetched_bytes},
                 {"prefetched_bytes", store.prefetched_bytes},
+                {"prefetched_unused_bytes", store.prefetched_unused_bytes},
                 {"checksum_errors", store.checksum_errors},
                 {"by_tier",
                  {{"ram", store.ram_bytes},
@@ -75,21 +76,28 @@ Json evidence_json(const PatternEvidence& evidence) {
         {"sequential", evidence.sequential}, {"items", evidence.items},       {"bytes", evidence.bytes}};
 }
 
-// One entry for the whole mount: rules by dataset come later.
+// One entry a rule; the last is for what no rule is for. What is counted of all of them alone stands there.
 Json datasets_json(const StatusInputs& in) {
-    const DatasetStatus& dataset = in.store.dataset;
-    return Json::array({Json{
-        {"match", "/**"},
-        {"configured", dataset.configured},
-        {"class", dataset.current},
-        {"reason", dataset.reason},
-        {"decided_s", dataset.decided_s},
-        {"evidence", evidence_json(dataset.evidence)},
-        {"renewals", dataset.renewals},
-        {"frozen", dataset.frozen},
-        {"objects", in.names.known_nodes},
-        {"bytes", in.store.ram.used_bytes + in.store.nvme.used_bytes},
-        {"fill", {{"done_bytes", in.store.filled_bytes}, {"total_bytes", in.store.fill_offered_bytes}}}}});
+    Json list = Json::array();
+    for (const DatasetStatus& dataset : in.store.datasets) {
+        const bool last = &dataset == &in.store.datasets.back();
+        list.push_back(Json{{"match", dataset.match},
+                            {"configured", dataset.configured},
+                            {"class", dataset.current},
+                            {"reason", dataset.reason},
+                            {"decided_s", dataset.decided_s},
+                            {"evidence", evidence_json(dataset.evidence)},
+                            {"renewals", dataset.renewals},
+                            {"frozen", dataset.frozen},
+                            {"objects", last ? in.names.known_nodes : 0},
+                            {"bytes", dataset.kept_bytes},
+                            {"read_bytes", dataset.read_bytes},
+                            {"origin_bytes", dataset.origin_bytes},
+                            {"fill",
+                             {{"done_bytes", last ? in.store.filled_bytes : 0},
+                              {"total_bytes", last ? in.store.fill_offered_bytes : 0}}}});
+    }
+    return list;
 }
 
 // ---- for people
@@ -124,6 +132,19 @@ std::string decided_text(const Json& dataset) {
     return std::strftime(text, sizeof(text), " (since %Y-%m-%d %H:%M:%S)", &parts) > 0 ? text : "";
 }
 
+/// One device that is well says no more than its tier.
+void device_lines(std::string& out, const Json& tier) {
+    const Json devices = tier.value("devices", Json::array());
+    for (const auto& device : devices) {
+        const auto state = text_at(device, "/state");
+        if (devices.size() == 1 && state == "normal") continue;
+        const auto reason = text_at(device, "/reason");
+        out += padded("", 10) + padded(state, 10) + padded(size_at(device, "/used_bytes"), 12) +
+               padded(size_at(device, "/limit_bytes"), 12) + text_at(device, "/path") +
+               (reason.empty() ? "" : ": " + reason) + "\n";
+    }
+}
+
 void tier_lines(std::string& out, const Json& status) {
     out += "\n" + padded("tier", 10) + padded("state", 10) + padded("used", 12) + padded("limit", 12) +
            padded("read", 12) + padded("hits", 10) + padded("misses", 10) + "evicted\n";
@@ -134,6 +155,7 @@ void tier_lines(std::string& out, const Json& status) {
                padded(size_at(status, ("/reads/by_tier/" + name).c_str()), 12) +
                padded(count_at(tier, "/hits"), 10) + padded(count_at(tier, "/misses"), 10) +
                size_at(tier, "/evicted_bytes") + "\n";
+        device_lines(out, tier);
     }
     out += padded("origin", 44) + size_at(status, "/reads/by_tier/origin") + "\n";
 }
@@ -153,16 +175,20 @@ Json status_json(const StatusInputs& in) {
         {"source", in.source},
         {"read_only", in.read_only},
         {"uptime_s", in.uptime_s},
-        {"profile", {{"kind", in.profile.kind()}, {"reason", in.profile.reason}}},
+        {"profile", {{"kind", in.profile.kind}, {"reason", in.profile.reason}}},
         {"transport", {{"kind", "dev"}, {"reason", ""}}},
         {"passthrough",
-         {{"enabled", false}, {"reason", "not in this version"}, {"opens", 0}, {"open_files", 0}}},
+         {{"enabled", in.passthrough.enabled},
+          {"reason", in.passthrough.reason},
+          {"opens", in.passthrough.opens},
+          {"open_files", in.passthrough.open_files}}},
         {"requests",
          {{"under_way", in.requests.under_way},
           {"oldest_s", in.requests.oldest_s},
           {"over_deadline", in.requests.over_deadline},
           {"timed_out", in.requests.timed_out},
-          {"interrupted", in.requests.interrupted}}},
+          {"interrupted", in.requests.interrupted},
+          {"messages", in.messages}}},
         {"reads", reads_json(in.store)},
         {"writes",
          {{"requests", 0}, {"bytes", 0}, {"errors", 0}, {"dirty_bytes", 0}, {"oldest_dirty_s", 0.0}}},
@@ -187,6 +213,11 @@ std::string status_text(const Json& status) {
                   static_cast<long long>(status.value("supervisor_pid", 0LL)), status.value("uptime_s", 0.0));
     line(out, "daemon", numbers);
     line(out, "profile", text_at(status, "/profile/kind") + ": " + text_at(status, "/profile/reason"));
+    line(out, "kernel",
+         status.value(Json::json_pointer("/passthrough/enabled"), false)
+             ? count_at(status, "/passthrough/opens") + " opens of files that it reads by itself, " +
+                   count_at(status, "/passthrough/open_files") + " open now"
+             : "reads no file by itself: " + text_at(status, "/passthrough/reason"));
     line(out, "memory",
          size_at(status, "/memory/used_bytes") + " of " + size_at(status, "/memory/limit_bytes") + ", peak " +
              size_at(status, "/memory/peak_bytes"));

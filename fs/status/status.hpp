@@ -2,13 +2,14 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "backends/origin.hpp"
 #include "config/settings.hpp"
 #include "fs/names/namespace.hpp"
-#include "fs/operations/operations.hpp"
+#include "fs/operations/open_files.hpp"
 #include "fs/session/watchdog.hpp"
 #include "tiering/store.hpp"
 
@@ -20,12 +21,14 @@ struct StatusInputs {
     long pid = 0, supervisor_pid = 0;
     bool read_only = true;
     double uptime_s = 0;
-    MountProfile profile;
-    std::string nvme_path;  ///< empty: no NVMe tier
+    ProfileStatus profile;
+    PassthroughStatus passthrough;
+    bool has_nvme = false;
     StoreStats store;
     OriginStats origin;
     NamespaceStats names;
     RequestStats requests;
+    std::map<std::string, std::uint64_t> messages;  ///< of the kernel, by kind
     std::uint64_t memory_limit = 0, memory_used = 0, memory_peak = 0, memory_rss = 0;
 };
 

@@ -60,7 +60,7 @@ class Scene {
 
     void play() {
         NvmeOptions options;
-        options.directory = folder_;
+        options.devices = {NvmePlace::at(folder_)};
         options.limit = 16 << 20;
         options.pack_max_object = 64 << 10;
         auto tier = open_nvme_tier(options, index_, {});

@@ -10,14 +10,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     using namespace tierfs;
     const auto line = fuzz::text_of(data, size);
     // The command comes back in the answer: it need not be UTF-8 that can be printed.
-    const auto answer = answer_control_line(line, [](const std::string& command) -> Result<nlohmann::json> {
-        if (command.size() % 2 == 0) return fail(EINVAL, "there is no command " + command);
-        return nlohmann::json{{"command", command}};
-    });
+    const auto answer = answer_control_line(
+        line, [](const std::string& command, const nlohmann::json&) -> Result<nlohmann::json> {
+            if (command.size() % 2 == 0) return fail(EINVAL, "there is no command " + command);
+            return nlohmann::json{{"command", command}};
+        });
     fuzz::require(answer.ends_with('\n') && answer.find('\n') == answer.size() - 1, "an answer is one line");
     const auto own = nlohmann::json::parse(answer, nullptr, false);
     fuzz::require(own.is_object() && own.contains("ok"), "an answer is an object");
     (void)parse_control_reply(answer);
+    fuzz::require(path_from_wire(path_to_wire(line)) == line, "a path of any bytes goes both ways");
+    (void)path_from_wire(line);
 
     const auto reply = parse_control_reply(line);
     if (!reply) {

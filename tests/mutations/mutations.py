@@ -27,7 +27,7 @@ MUTATIONS = [
         "StoreModelTest.*"),
     Mutation(
         "entry-checksum", "the checksum test of what is read from an extent",
-        "tiering/nvme/nvme_tier.cpp",
+        "tiering/nvme/nvme_device.cpp",
         "!= location.sums[unit]) {",
         "!= location.sums[unit] && location.object_size == 0) {",
         "NvmeModelTest.*"),
@@ -64,8 +64,8 @@ MUTATIONS = [
     Mutation(
         "nvme-limit", "nvme.limit: room is made only when the limit is exceeded already",
         "tiering/nvme/space.cpp",
-        "while (core_.catalog.used() + bytes > core_.options.limit) {",
-        "while (core_.catalog.used() > core_.options.limit) {",
+        "while (core_.catalog.used() + bytes > core_.limit) {",
+        "while (core_.catalog.used() > core_.limit) {",
         "NvmeSpaceTest.*"),
     Mutation(
         "record-before-data", "the order of writes: the L records are committed before the chunk is written",

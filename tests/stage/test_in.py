@@ -7,8 +7,8 @@ import zlib
 
 import pytest
 import shape
-from conftest import FULL, content
-from harness import data
+from conftest import FULL, TIERFS, content
+from harness import daemon, data
 
 SIZES = [0, 1, 511, 512, 4095, 4096, 4097, 65536, 1 << 20, (4 << 20) - 1, 4 << 20, (4 << 20) + 1, (16 << 20) + 12345]
 
@@ -99,6 +99,54 @@ def test_symbolic_links_are_kept(stage, source, xfs):
     assert done["files_staged"] == 0
     assert os.readlink(xfs.path / "d/link") == "target"
     assert os.readlink(xfs.path / "dangling") == "/nowhere"
+
+
+def test_its_own_books_at_the_source_are_left_out(stage, source, xfs):
+    """A folder that `out` saves checkpoints from, or `in` staged to, may be a source."""
+    files = {"a": data.write(source / "a", b"1"), "d/.tierfs-stage-out/f": data.write(source / "d/.tierfs-stage-out/f", b"2")}
+    data.write(source / ".tierfs-stage-out/journal", b"not a dataset's")
+    data.write(source / ".tierfs-stage/manifest.jsonl", b"nor this")
+    found = stage("in", source, xfs.path)
+    assert "'.tierfs-stage-out' of the source" in found.err and "'.tierfs-stage' of the source" in found.err
+    shape.expect_staged(xfs.path, files)
+
+
+def test_empty_folders_are_left_out(stage, source, xfs):
+    data.write(source / "a", b"1")
+    (source / "empty/too").mkdir(parents=True)
+    stage("in", source, xfs.path)
+    assert sorted(os.listdir(xfs.path)) == [".tierfs-stage", "a"]
+
+
+@pytest.mark.parametrize("kind", ["xfs", "ext4"])
+def test_the_source_is_not_left_in_the_page_cache(stage, make_xfs, request, kind):
+    xfs, disk = make_xfs(), make_xfs() if kind == "xfs" else request.getfixturevalue("ext4")
+    files = {path: data.write(disk.path / "source" / path, content(path, size))
+             for path, size in (("small", 100 << 10), ("odd", 12345), ("large", (20 << 20) + 77))}
+    os.sync()
+    for path in files:
+        with open(disk.path / "source" / path, "rb") as handle:
+            os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        assert shape.resident_pages(disk.path / "source" / path) == 0
+    stage("in", disk.path / "source", xfs.path)
+    shape.expect_staged(xfs.path, files)
+    for path, body in files.items():
+        # Where the kernel cannot read past its cache by itself, the last page may stay: it is not whole.
+        assert shape.resident_pages(disk.path / "source" / path) <= (len(body) % 4096 != 0), path
+
+
+def test_from_a_mount_of_tierfs(stage, source, xfs, folder):
+    if not os.access(TIERFS, os.X_OK):
+        pytest.skip(f"no tierfs at {TIERFS}")
+    files = make_source(source, [0, 5000, 70000, (20 << 20) + 77])
+    with daemon.Mount(source, folder=folder / "mount") as mounted:
+        for _ in range(2):
+            done = stage("in", mounted.path, xfs.path / "d", "--json").event("done")
+        assert (done["files_staged"], done["files_kept"]) == (0, len(files))
+        shape.expect_staged(xfs.path / "d", files)
+        assert "lies within the source" in stage("in", mounted.path, mounted.path / "d", expect=1).err
+        refused = stage("in", source, mounted.path, expect=1).err
+        assert "fuse" in refused or "ead-only" in refused
 
 
 def test_names_that_are_no_text(stage, source, xfs):

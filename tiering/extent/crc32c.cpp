@@ -38,9 +38,50 @@ std::uint64_t load64(const std::byte* from) {
 }
 
 #if defined(__x86_64__)
+constexpr std::size_t kLaneBytes = 4096;
+
+/// What kLaneBytes zero bytes make of a state. A CRC is linear: the state behind two pieces is that behind
+/// the first, taken over so many zero bytes, xor that of the second begun at 0.
+class OverALane {
+  public:
+    OverALane() {
+        std::array<std::uint32_t, 32> of_bit{};
+        for (std::size_t bit = 0; bit < of_bit.size(); ++bit) {
+            std::uint32_t state = 1U << bit;
+            for (std::size_t i = 0; i < kLaneBytes; ++i) state = (state >> 8) ^ kTables[0][state & 0xFFU];
+            of_bit[bit] = state;
+        }
+        for (std::size_t byte = 0; byte < tables_.size(); ++byte)
+            for (std::size_t value = 0; value < 256; ++value)
+                for (std::size_t bit = 0; bit < 8; ++bit)
+                    if ((value >> bit & 1U) != 0) tables_[byte][value] ^= of_bit[8 * byte + bit];
+    }
+
+    [[nodiscard]] std::uint32_t operator()(std::uint32_t state) const {
+        return tables_[0][state & 0xFFU] ^ tables_[1][state >> 8 & 0xFFU] ^ tables_[2][state >> 16 & 0xFFU] ^
+               tables_[3][state >> 24];
+    }
+
+  private:
+    std::array<std::array<std::uint32_t, 256>, 4> tables_{};
+};
+
+/// The instruction takes three cycles, but one can begin in each: three lanes side by side.
 __attribute__((target("sse4.2"))) std::uint32_t crc32c_sse42(std::uint32_t crc, const std::byte* data,
                                                              std::size_t size) {
+    static const OverALane over_a_lane;
     std::uint64_t state = crc ^ 0xFFFFFFFFU;
+    for (; size >= 3 * kLaneBytes; size -= 3 * kLaneBytes, data += 3 * kLaneBytes) {
+        std::uint64_t second = 0;
+        std::uint64_t third = 0;
+        for (const std::byte* at = data; at < data + kLaneBytes; at += 8) {
+            state = _mm_crc32_u64(state, load64(at));
+            second = _mm_crc32_u64(second, load64(at + kLaneBytes));
+            third = _mm_crc32_u64(third, load64(at + 2 * kLaneBytes));
+        }
+        state = over_a_lane(static_cast<std::uint32_t>(state)) ^ second;
+        state = over_a_lane(static_cast<std::uint32_t>(state)) ^ third;
+    }
     for (; size >= 8; size -= 8, data += 8) state = _mm_crc32_u64(state, load64(data));
     auto rest = static_cast<std::uint32_t>(state);
     for (; size > 0; --size, ++data) rest = _mm_crc32_u8(rest, std::to_integer<unsigned char>(*data));

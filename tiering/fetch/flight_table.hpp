@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -30,7 +31,8 @@ struct Flight {
     BlockMask blocks = 0;
     ArenaBufferPtr buffer;  ///< its memory is there before the flight is: no flight waits for memory
     bool prefetch = false;
-    bool fill = false;  ///< nobody will want it soon
+    bool fill = false;                                ///< nobody will want it soon
+    std::function<void(const Result<void>&)> landed;  ///< called once, when all else is done; may be empty
     std::vector<Waiter> waiters;
 };
 

@@ -144,8 +144,8 @@ void adopt_extent(NvmeCore& core, const Unit& unit) {
     const auto scanned = scan_extent(handle->file, uuid, [&](const ChunkTable& table) {
         if (table.offset < *from) return true;
         for (const ChunkEntry& entry : table.entries) {
-            if (core.find_indexed(entry.id)) continue;
-            batch->put_location(entry.id, Location::of_entry(number, table, entry).encode());
+            if (core.find_indexed(entry.id) || core.is_elsewhere(entry.id)) continue;
+            batch->put_location(entry.id, Location::of_entry(core.device_id, number, table, entry).encode());
         }
         return core.commit_when_large(batch);
     });
@@ -169,6 +169,10 @@ void trim_extent(NvmeCore& core, const Unit& unit) {
 
 void adopt_file(NvmeCore& core, SpaceKeeper& space, const Unit& unit) {
     if (core.find_indexed(unit.id)) return;
+    if (core.is_elsewhere(unit.id)) {  // while this device was away
+        space.drop(unit);
+        return;
+    }
     Catalog::Lookup lookup;
     const auto handle = core.catalog.file(unit.id, lookup, false);
     if (!handle) {
@@ -177,6 +181,7 @@ void adopt_file(NvmeCore& core, SpaceKeeper& space, const Unit& unit) {
     }
     Location location;
     location.kind = Location::Kind::backing_file;
+    location.device = core.device_id;
     location.object_size = handle->file.size();
     (void)core.store_location(unit.id, location);  // said in the log
 }

@@ -15,6 +15,8 @@ Catalog::Catalog(std::uint64_t limit, std::filesystem::path extents, std::filesy
     : extents_dir_(std::move(extents)),
       files_dir_(std::move(files)),
       used_(std::make_shared<std::atomic<std::uint64_t>>(0)),
+      pins_(std::make_shared<std::atomic<std::uint64_t>>(0)),
+      shares_(limit),
       open_extents_(kOpenExtents),
       open_files_(kOpenFiles),
       policy_(limit) {}
@@ -27,11 +29,14 @@ std::shared_ptr<FileHandle> Catalog::make_handle(BackingFile file) const {
     return std::make_shared<FileHandle>(used_, std::move(file));
 }
 
-void Catalog::add_extent(std::uint64_t number, const ExtentUuid& uuid, std::uint64_t bytes, bool evictable) {
+void Catalog::add_extent(std::uint64_t number, const ExtentUuid& uuid, std::uint64_t bytes, bool evictable,
+                         DatasetNumber dataset) {
     *used_ += bytes;
+    shares_.add(dataset, bytes);
     MutexLock lock(mutex_);
-    extents_[number] = ExtentInfo{uuid, bytes, renewal_};
+    extents_[number] = ExtentInfo{uuid, bytes, renewal_, dataset};
     if (evictable) policy_.insert(Unit::extent(number), bytes);
+    ++changes_;
 }
 
 void Catalog::keep_open(std::uint64_t number, std::shared_ptr<ExtentHandle> handle) {
@@ -47,16 +52,23 @@ void Catalog::seal_extent(std::uint64_t number, std::uint64_t bytes) {
     if (found == extents_.end()) return;
     *used_ += bytes;
     *used_ -= found->second.bytes;
+    shares_.add(found->second.dataset, bytes);
+    shares_.remove(found->second.dataset, found->second.bytes);
     found->second.bytes = bytes;
     if (!policy_.insert(Unit::extent(number), bytes)) policy_.resize(Unit::extent(number), bytes);
+    ++changes_;
 }
 
-void Catalog::add_file(const ContentId& id, std::uint64_t bytes, std::shared_ptr<FileHandle> handle) {
+void Catalog::add_file(const ContentId& id, std::uint64_t bytes, std::shared_ptr<FileHandle> handle,
+                       DatasetNumber dataset) {
     *used_ += bytes;
+    shares_.add(dataset, bytes);
     std::vector<std::shared_ptr<FileHandle>> closed;
     MutexLock lock(mutex_);
-    files_[id] = FileInfo{bytes, renewal_, ++generation_};
+    // One that comes with its handle has just been made: all that it will hold is written by this process.
+    files_[id] = FileInfo{bytes, renewal_, ++generation_, dataset, handle != nullptr, {}};
     policy_.insert(Unit::file(id), bytes);
+    ++changes_;
     if (handle) closed = open_files_.put(id, std::move(handle));
     lock.unlock();
 }
@@ -67,6 +79,8 @@ void Catalog::resize_file(const ContentId& id, std::uint64_t bytes) {
     if (found == files_.end()) return;
     *used_ += bytes;
     *used_ -= found->second.bytes;
+    shares_.add(found->second.dataset, bytes);
+    shares_.remove(found->second.dataset, found->second.bytes);
     found->second.bytes = bytes;
     policy_.resize(Unit::file(id), bytes);
 }
@@ -164,6 +178,44 @@ std::shared_ptr<FileHandle> Catalog::file(const ContentId& id, Lookup& lookup, b
     return handle;
 }
 
+std::optional<Catalog::Pinned> Catalog::pin_file(const ContentId& id) {
+    MutexLock lock(mutex_);
+    const auto found = files_.find(id);
+    if (found == files_.end()) return std::nullopt;
+    found->second.renewal = renewal_;
+    policy_.touch(Unit::file(id));
+    auto pin = found->second.pin.lock();
+    if (!pin) {
+        pin = std::make_shared<FilePin>(used_, pins_);
+        found->second.pin = pin;
+    }
+    return Pinned{std::move(pin), found->second.generation, found->second.trusted};
+}
+
+bool Catalog::is_generation(const ContentId& id, std::uint64_t generation) const {
+    MutexLock lock(mutex_);
+    const auto found = files_.find(id);
+    return found != files_.end() && found->second.generation == generation;
+}
+
+void Catalog::trust(const ContentId& id, std::uint64_t generation) {
+    MutexLock lock(mutex_);
+    const auto found = files_.find(id);
+    if (found != files_.end() && found->second.generation == generation) found->second.trusted = true;
+}
+
+void Catalog::distrust(const ContentId& id) {
+    MutexLock lock(mutex_);
+    const auto found = files_.find(id);
+    if (found != files_.end()) found->second.trusted = false;
+}
+
+bool Catalog::is_pinned(const Unit& unit) const {
+    if (unit.is_extent) return false;
+    const auto found = files_.find(unit.id);
+    return found != files_.end() && !found->second.pin.expired();
+}
+
 bool Catalog::has_extent(std::uint64_t number, std::uint64_t tag) const {
     MutexLock lock(mutex_);
     const auto found = extents_.find(number);
@@ -193,51 +245,101 @@ std::size_t Catalog::units() const {
 }
 
 std::optional<Victim> Catalog::take_locked(const Unit& unit) {
-    Victim victim{unit, {}, 0, nullptr, nullptr};
+    Victim victim{unit, {}, 0, nullptr, nullptr, nullptr};
     if (unit.is_extent) {
         const auto found = extents_.find(unit.id.low);
         if (found == extents_.end()) return std::nullopt;
         victim.uuid = found->second.uuid;
         victim.bytes = found->second.bytes;
         victim.extent = open_extents_.take(unit.id.low);
+        shares_.remove(found->second.dataset, victim.bytes);
         extents_.erase(found);
     } else {
         const auto found = files_.find(unit.id);
         if (found == files_.end()) return std::nullopt;
         victim.bytes = found->second.bytes;
         victim.file = open_files_.take(unit.id);
+        victim.pin = found->second.pin.lock();
+        shares_.remove(found->second.dataset, victim.bytes);
         files_.erase(found);
     }
     policy_.erase(unit);
     return victim;
 }
 
-void Catalog::renew() {
+void Catalog::claim(const Unit& unit, DatasetNumber dataset) {
     MutexLock lock(mutex_);
-    ++renewal_;
-    stale_ = true;
+    const auto change = [&](auto& units, const auto& key) {
+        const auto found = units.find(key);
+        if (found == units.end() || found->second.dataset != kUnknownDataset) return;
+        shares_.remove(kUnknownDataset, found->second.bytes);
+        shares_.add(dataset, found->second.bytes);
+        found->second.dataset = dataset;
+        ++changes_;
+    };
+    if (unit.is_extent) {
+        change(extents_, unit.id.low);
+    } else {
+        change(files_, unit.id);
+    }
 }
 
-bool Catalog::is_stale(const Unit& unit) const {
+void Catalog::renew(DatasetNumber dataset) {
+    MutexLock lock(mutex_);
+    renewals_[dataset].number = ++renewal_;
+    renewals_[dataset].stale = true;
+}
+
+bool Catalog::may_evict(DatasetNumber dataset, std::uint64_t bytes) const {
+    const Renewal& renewal = renewals_[dataset];
+    return shares_.get(dataset) == Retention::goes || renewal.stale ||
+           (renewal.looked != changes_ && shares_.may_displace_any(dataset, bytes));
+}
+
+Catalog::UnitInfo Catalog::info(const Unit& unit) const {
     if (unit.is_extent) {
         const auto found = extents_.find(unit.id.low);
-        return found == extents_.end() || found->second.renewal < renewal_;
+        if (found == extents_.end()) return {};
+        return {found->second.dataset, found->second.bytes, found->second.renewal};
     }
     const auto found = files_.find(unit.id);
-    return found == files_.end() || found->second.renewal < renewal_;
+    if (found == files_.end()) return {};
+    return {found->second.dataset, found->second.bytes, found->second.renewal};
 }
 
-std::optional<Victim> Catalog::take_next(const std::optional<Unit>& keep, bool forced) {
-    MutexLock lock(mutex_);
-    const bool stale_only = kept_ && !forced;
-    const auto* const self = this;  // the analysis of locks does not see into the lambda
-    const auto unit = policy_.evict([&](const Unit& candidate) TIERFS_NO_THREAD_SAFETY_ANALYSIS {
-        return (!keep || candidate != *keep) && (!stale_only || self->is_stale(candidate));
-    });
-    if (!unit) {
-        if (stale_only) stale_ = false;
-        return std::nullopt;
+bool Catalog::may_go(const Unit& unit, DatasetNumber taker, std::uint64_t bytes) const {
+    const UnitInfo found = info(unit);
+    if (found.dataset == taker || found.dataset == kUnknownDataset) {
+        if (shares_.get(taker) == Retention::goes) return true;
+        if (shares_.get(taker) != Retention::pinned && found.renewal < renewals_[taker].number) return true;
     }
+    return shares_.may_displace(taker, found.dataset, bytes);
+}
+
+std::optional<Victim> Catalog::take_next(const std::optional<Unit>& keep, bool forced, DatasetNumber taker,
+                                         std::uint64_t bytes) {
+    MutexLock lock(mutex_);
+    const auto* const self = this;  // the analysis of locks does not see into the lambda
+    const auto choose = [&](auto&& may) TIERFS_NO_THREAD_SAFETY_ANALYSIS {
+        return policy_.evict([&](const Unit& candidate) TIERFS_NO_THREAD_SAFETY_ANALYSIS {
+            return (!keep || candidate != *keep) && !self->is_pinned(candidate) && may(candidate);
+        });
+    };
+    std::optional<Unit> unit;
+    if (forced) {
+        unit = choose([&](const Unit& candidate) TIERFS_NO_THREAD_SAFETY_ANALYSIS {
+            return self->shares_.get(self->info(candidate).dataset) != Retention::pinned;
+        });
+        if (!unit) unit = choose([](const Unit&) { return true; });
+    } else {
+        unit = choose([&](const Unit& candidate)
+                          TIERFS_NO_THREAD_SAFETY_ANALYSIS { return self->may_go(candidate, taker, bytes); });
+        if (!unit) {
+            renewals_[taker].stale = false;
+            renewals_[taker].looked = changes_.load();
+        }
+    }
+    if (!unit) return std::nullopt;
     return take_locked(*unit);
 }
 
@@ -251,6 +353,9 @@ void Catalog::release(Victim victim) {
         victim.extent->debt.owed = victim.bytes;
     } else if (victim.file) {
         victim.file->debt.owed = victim.bytes;
+        if (victim.pin) victim.pin->dropped = std::move(victim.file);
+    } else if (victim.pin) {
+        victim.pin->debt.owed = victim.bytes;
     } else {
         *used_ -= victim.bytes;
     }

@@ -2,6 +2,7 @@
 // Only tiering/nvme may include it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -16,6 +17,7 @@
 #include "tiering/extent/format.hpp"
 #include "tiering/nvme/backing_file.hpp"
 #include "tiering/policy/s3fifo.hpp"
+#include "tiering/policy/tier_shares.hpp"
 
 namespace tierfs {
 
@@ -49,6 +51,22 @@ struct Handle {
 };
 using ExtentHandle = Handle<DiskFile>;
 using FileHandle = Handle<BackingFile>;
+
+/// Keeps a backing file for readers beside the tier: as long as it lives the policy does not take the file,
+/// and the space of one that was dropped nevertheless is owed until then.
+struct FilePin {
+    std::shared_ptr<FileHandle> dropped;  ///< the debt of a file that was open when it was dropped
+    FileHandle::Debt debt;
+    std::shared_ptr<std::atomic<std::uint64_t>> pins;
+    FilePin(const std::shared_ptr<std::atomic<std::uint64_t>>& used,
+            std::shared_ptr<std::atomic<std::uint64_t>> count)
+        : debt{used, 0}, pins(std::move(count)) {
+        ++*pins;
+    }
+    ~FilePin() { --*pins; }
+    FilePin(const FilePin&) = delete;
+    FilePin& operator=(const FilePin&) = delete;
+};
 
 /// A bounded set of open files, least recently used first out; those in use stay. Not thread-safe.
 template <typename Key, typename File, typename Hash = std::hash<Key>>
@@ -105,6 +123,7 @@ struct Victim {
     std::uint64_t bytes = 0;
     std::shared_ptr<ExtentHandle> extent;  ///< when it was open
     std::shared_ptr<FileHandle> file;
+    std::shared_ptr<FilePin> pin;  ///< when it was pinned
 };
 
 /// Thread-safe. Opening files happens outside the lock. `used` covers all units, and what is unlinked but
@@ -121,10 +140,12 @@ class Catalog {
     [[nodiscard]] const std::filesystem::path& extents_dir() const { return extents_dir_; }
 
     /// `evictable` false: the extent being written; `seal_extent` makes it evictable.
-    void add_extent(std::uint64_t number, const ExtentUuid& uuid, std::uint64_t bytes, bool evictable);
+    void add_extent(std::uint64_t number, const ExtentUuid& uuid, std::uint64_t bytes, bool evictable,
+                    DatasetNumber dataset = kUnknownDataset);
     void keep_open(std::uint64_t number, std::shared_ptr<ExtentHandle> handle);
     void seal_extent(std::uint64_t number, std::uint64_t bytes);
-    void add_file(const ContentId& id, std::uint64_t bytes, std::shared_ptr<FileHandle> handle);
+    void add_file(const ContentId& id, std::uint64_t bytes, std::shared_ptr<FileHandle> handle,
+                  DatasetNumber dataset = kUnknownDataset);
     void resize_file(const ContentId& id, std::uint64_t bytes);
 
     /// The unit's open file, for reading; counts a use for the policy. `gone`: there is no such unit.
@@ -138,21 +159,46 @@ class Catalog {
     std::shared_ptr<ExtentHandle> extent_of_number(std::uint64_t number, Lookup& lookup);
     std::shared_ptr<FileHandle> file(const ContentId& id, Lookup& lookup, bool count_use = true);
 
+    /// Pins a file, or joins the pin that there is; counts a use. Nothing when there is no such file.
+    struct Pinned {
+        std::shared_ptr<FilePin> pin;
+        std::uint64_t generation = 0;  ///< of the file: a later one of the same object has another
+        bool trusted = false;
+    };
+    std::optional<Pinned> pin_file(const ContentId& id);
+    [[nodiscard]] bool is_generation(const ContentId& id, std::uint64_t generation) const;
+    /// Files that this process did not write from start to end are trusted once somebody verified them whole.
+    void trust(const ContentId& id, std::uint64_t generation);
+    void distrust(const ContentId& id);
+    /// Whether some files cannot be evicted since they are pinned.
+    [[nodiscard]] bool has_pins() const { return *pins_ != 0; }
+
     [[nodiscard]] bool has_extent(std::uint64_t number, std::uint64_t tag) const;
     [[nodiscard]] ExtentUuid uuid(std::uint64_t number) const;  ///< zeros when there is no such extent
     [[nodiscard]] bool has_file(const ContentId& id) const;
     [[nodiscard]] std::uint64_t file_bytes(const ContentId& id) const;
     [[nodiscard]] std::size_t units() const;
 
-    /// While kept, only units go that were neither written nor read since the last renewal.
-    void keep(bool kept) { kept_ = kept; }
-    void renew();
-    [[nodiscard]] bool is_kept() const { return kept_; }
-    /// Whether looking for a victim makes sense.
-    [[nodiscard]] bool may_evict() const { return !kept_ || stale_; }
+    /// Whose data may go for whose. A unit belongs to the dataset that it was written for; one that an
+    /// earlier run left, to the first that reads it.
+    [[nodiscard]] TierShares& shares() { return shares_; }
+    [[nodiscard]] const TierShares& shares() const { return shares_; }
+    void retain(DatasetNumber dataset, Retention retention) {
+        shares_.set(dataset, retention);
+        ++changes_;
+    }
+    void claim(const Unit& unit, DatasetNumber dataset);
+    /// Whether there is anything left to claim.
+    [[nodiscard]] bool has_unclaimed() const { return shares_.used(kUnknownDataset) > 0; }
+    /// What this dataset keeps (TierShares) and nobody has written or read since may go for it from now on.
+    void renew(DatasetNumber dataset);
+    /// Whether looking for a victim makes sense that may go for `bytes` of this dataset.
+    [[nodiscard]] bool may_evict(DatasetNumber dataset, std::uint64_t bytes) const;
 
-    /// What the policy gives up next, `keep` excepted. `forced`: also of what is kept.
-    std::optional<Victim> take_next(const std::optional<Unit>& keep, bool forced);
+    /// What the policy gives up next for `bytes` of `taker`, `keep` excepted. `forced`: of whomever, what is
+    /// pinned last.
+    std::optional<Victim> take_next(const std::optional<Unit>& keep, bool forced, DatasetNumber taker,
+                                    std::uint64_t bytes);
     std::optional<Victim> take(const Unit& unit);
     /// After the unlink: the bytes are free, or will be when the last reader closes.
     void release(Victim victim);
@@ -165,22 +211,39 @@ class Catalog {
         ExtentUuid uuid;
         std::uint64_t bytes = 0;
         std::uint64_t renewal = 0;  ///< the one that it was last written or read in
+        DatasetNumber dataset = kUnknownDataset;
     };
     struct FileInfo {
         std::uint64_t bytes = 0;
         std::uint64_t renewal = 0;
         std::uint64_t generation = 0;  ///< tells a file from a later one of the same object
+        DatasetNumber dataset = kUnknownDataset;
+        bool trusted = false;
+        std::weak_ptr<FilePin> pin;
+    };
+    /// Of a unit that is here; a zero dataset and no bytes for any other.
+    struct UnitInfo {
+        DatasetNumber dataset = 0;
+        std::uint64_t bytes = 0, renewal = 0;
     };
     std::shared_ptr<ExtentHandle> open_extent(std::uint64_t number, const ExtentUuid& uuid, Lookup& lookup)
         TIERFS_EXCLUDES(mutex_);
     std::optional<Victim> take_locked(const Unit& unit) TIERFS_REQUIRES(mutex_);
-    [[nodiscard]] bool is_stale(const Unit& unit) const TIERFS_REQUIRES(mutex_);
+    [[nodiscard]] bool is_pinned(const Unit& unit) const TIERFS_REQUIRES(mutex_);
+    [[nodiscard]] UnitInfo info(const Unit& unit) const TIERFS_REQUIRES(mutex_);
+    [[nodiscard]] bool may_go(const Unit& unit, DatasetNumber taker, std::uint64_t bytes) const
+        TIERFS_REQUIRES(mutex_);
 
     const std::filesystem::path extents_dir_, files_dir_;
-    const std::shared_ptr<std::atomic<std::uint64_t>> used_;
-    std::atomic<bool> kept_{false};
-    std::atomic<bool> stale_{
-        false};  ///< there may be units that the last renewal found and nobody read since
+    const std::shared_ptr<std::atomic<std::uint64_t>> used_, pins_;
+    TierShares shares_;
+    std::atomic<std::uint64_t> changes_{1};  ///< of what there is to evict
+    struct Renewal {
+        std::atomic<bool> stale{false};  ///< there may be units that it found and nobody read since
+        std::atomic<std::uint64_t> number{0};
+        std::atomic<std::uint64_t> looked{0};  ///< nothing was found for it after so many changes
+    };
+    std::array<Renewal, kMostDatasets> renewals_;  ///< the last of each dataset
     mutable Mutex mutex_;
     std::unordered_map<std::uint64_t, ExtentInfo> extents_ TIERFS_GUARDED_BY(mutex_);
     std::unordered_map<ContentId, FileInfo> files_ TIERFS_GUARDED_BY(mutex_);

@@ -39,11 +39,12 @@ std::uint64_t FileWriter::space_of(std::uint64_t length) {
     return align_up(length) + align_up(sidecar_bytes(length)) + kOverhead;
 }
 
-Result<std::shared_ptr<FileHandle>> FileWriter::create(const ContentId& id, std::uint64_t object_size) {
+Result<std::shared_ptr<FileHandle>> FileWriter::create(const ContentId& id, std::uint64_t object_size,
+                                                       DatasetNumber dataset) {
     if (const int code = core_.fault(DiskOperation::create); code != 0) {
         return fail(system_error(code, "create backing file"));
     }
-    if (auto room = space_.make_room(2 * kOverhead); !room) return fail(room.error());
+    if (auto room = space_.make_room(2 * kOverhead, dataset); !room) return fail(room.error());
     auto file = BackingFile::create(core_.catalog.files_dir(), id, object_size);
     if (!file) {
         (void)BackingFile::remove(core_.catalog.files_dir(), id);  // the first error is the one to report
@@ -52,12 +53,13 @@ Result<std::shared_ptr<FileHandle>> FileWriter::create(const ContentId& id, std:
     const auto bytes = file->allocated();
     if (!bytes) return fail(bytes.error());
     auto handle = core_.catalog.make_handle(std::move(*file));
-    core_.catalog.add_file(id, *bytes, handle);
+    core_.catalog.add_file(id, *bytes, handle, dataset);
     missing_.erase(id);
     return handle;
 }
 
-std::shared_ptr<FileHandle> FileWriter::open_or_create(const ContentId& id, std::uint64_t object_size) {
+std::shared_ptr<FileHandle> FileWriter::open_or_create(const ContentId& id, std::uint64_t object_size,
+                                                       DatasetNumber dataset) {
     Catalog::Lookup lookup;
     auto handle = core_.catalog.file(id, lookup, false);
     if (handle && handle->file.size() != object_size) handle.reset();
@@ -69,8 +71,9 @@ std::shared_ptr<FileHandle> FileWriter::open_or_create(const ContentId& id, std:
         }
         space_.drop(Unit::file(id));
     }
-    auto created = create(id, object_size);
-    if (!created && created.error().code == ENOSPC && space_.evict_one()) created = create(id, object_size);
+    auto created = create(id, object_size, dataset);
+    if (!created && created.error().code == ENOSPC && space_.evict_one())
+        created = create(id, object_size, dataset);
     if (!created) {
         if (created.error().code != kTierFull) core_.write_failed(created.error());
         return nullptr;
@@ -88,8 +91,8 @@ std::uint64_t& FileWriter::missing_blocks(const ContentId& id, const BackingFile
 }
 
 void FileWriter::write(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-                       std::span<const std::span<const std::byte>> pieces) {
-    const auto handle = open_or_create(id, object_size);
+                       std::span<const std::span<const std::byte>> pieces, DatasetNumber dataset) {
+    const auto handle = open_or_create(id, object_size, dataset);
     if (!handle) return;
     std::uint64_t& missing = missing_blocks(id, handle->file);
     auto location = core_.find_indexed(id);
@@ -98,6 +101,7 @@ void FileWriter::write(const ContentId& id, std::uint64_t object_size, std::uint
         (location->complete && missing != 0)) {
         location = Location{};
         location->kind = Location::Kind::backing_file;
+        location->device = core_.device_id;
         location->object_size = object_size;
         if (!core_.store_location(id, *location)) return;
     }
@@ -108,7 +112,7 @@ void FileWriter::write(const ContentId& id, std::uint64_t object_size, std::uint
     const auto write_pending = [&] {
         if (run.length == 0) return true;
         const auto part = slice(pieces, run.offset - offset, run.length);
-        const auto done = write_run(id, *handle, run, part);
+        const auto done = write_run(id, *handle, run, part, dataset);
         if (!done) return false;
         missing -= std::min(missing, block_count(run.length));
         run.length = 0;
@@ -128,11 +132,12 @@ void FileWriter::write(const ContentId& id, std::uint64_t object_size, std::uint
 }
 
 Result<void> FileWriter::write_run(const ContentId& id, const FileHandle& handle, const Run& run,
-                                   std::span<const std::span<const std::byte>> pieces) {
+                                   std::span<const std::span<const std::byte>> pieces,
+                                   DatasetNumber dataset) {
     const Unit unit = Unit::file(id);
     const std::uint64_t need = space_of(run.length);
     // Not the device's fault when this object cannot get more room: it just stays as it is.
-    if (auto room = space_.make_room(need, unit); !room) return room;
+    if (auto room = space_.make_room(need, dataset, unit); !room) return room;
     core_.catalog.resize_file(id, core_.catalog.file_bytes(id) + need);
     const auto attempt = [&]() -> Result<void> {
         if (const int code = core_.fault(DiskOperation::write); code != 0) {
@@ -165,6 +170,7 @@ void FileWriter::finish(const ContentId& id, const FileHandle& handle) {
     }
     Location location;
     location.kind = Location::Kind::backing_file;
+    location.device = core_.device_id;
     location.object_size = handle.file.size();
     location.complete = true;
     (void)core_.store_location(id, location);  // said in the log; it stays incomplete
@@ -178,6 +184,7 @@ void FileWriter::drop_blocks(const ContentId& id, std::uint64_t offset, std::uin
         if (!lookup.gone) space_.drop(Unit::file(id));
         return;
     }
+    core_.catalog.distrust(id);
     // "complete" goes first: with it on record nobody may find a hole.
     auto location = core_.find_indexed(id);
     if (location && location->kind == Location::Kind::backing_file && location->complete) {

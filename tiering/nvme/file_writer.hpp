@@ -16,7 +16,7 @@ class FileWriter {
     /// Writes the blocks of the piece that are not here yet; after the last missing one the file is synced
     /// and recorded as complete. Faults are counted and the piece is lost.
     void write(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-               std::span<const std::span<const std::byte>> pieces);
+               std::span<const std::span<const std::byte>> pieces, DatasetNumber dataset);
 
     /// Marks blocks absent that did not verify.
     void drop_blocks(const ContentId& id, std::uint64_t offset, std::uint64_t length);
@@ -30,10 +30,12 @@ class FileWriter {
     struct Run {
         std::uint64_t offset = 0, length = 0;
     };
-    std::shared_ptr<FileHandle> open_or_create(const ContentId& id, std::uint64_t object_size);
-    Result<std::shared_ptr<FileHandle>> create(const ContentId& id, std::uint64_t object_size);
+    std::shared_ptr<FileHandle> open_or_create(const ContentId& id, std::uint64_t object_size,
+                                               DatasetNumber dataset);
+    Result<std::shared_ptr<FileHandle>> create(const ContentId& id, std::uint64_t object_size,
+                                               DatasetNumber dataset);
     Result<void> write_run(const ContentId& id, const FileHandle& handle, const Run& run,
-                           std::span<const std::span<const std::byte>> pieces);
+                           std::span<const std::span<const std::byte>> pieces, DatasetNumber dataset);
     void finish(const ContentId& id, const FileHandle& handle);
     std::uint64_t& missing_blocks(const ContentId& id, const BackingFile& file);
 

@@ -5,8 +5,9 @@
 namespace tierfs {
 namespace {
 
-constexpr std::size_t kRecordBytes = 40;
-constexpr std::uint8_t kRecordVersion = 1;
+constexpr std::size_t kRecordBytes = 48;
+constexpr std::uint8_t kRecordVersion = 2;
+constexpr std::size_t kFirstRecordBytes = 40;  ///< of version 1
 /// Far above any extent: a record that says more is damaged.
 constexpr std::uint64_t kMaxOffset = std::uint64_t{1} << 32;
 
@@ -23,16 +24,18 @@ std::string Location::encode() const {
     put_field(bytes, 16, extent);
     put_field(bytes, 24, extent_tag);
     put_field(bytes, 32, offset);
+    put_field(bytes, 40, device);
     std::memcpy(text.data() + kRecordBytes, sums.data(), 4 * std::size_t{sum_count});
     return text;
 }
 
 std::optional<Location> Location::decode(std::string_view text) {
     const auto bytes = std::as_bytes(std::span(text));
-    if (bytes.size() < kRecordBytes || get_field<std::uint8_t>(bytes, 0) != kRecordVersion ||
-        get_field<std::uint8_t>(bytes, 2) != 0) {
-        return std::nullopt;
-    }
+    if (bytes.empty()) return std::nullopt;
+    const auto version = get_field<std::uint8_t>(bytes, 0);
+    if (version != 1 && version != kRecordVersion) return std::nullopt;
+    const std::size_t fixed = version == 1 ? kFirstRecordBytes : kRecordBytes;
+    if (bytes.size() < fixed || get_field<std::uint8_t>(bytes, 2) != 0) return std::nullopt;
     const auto kind = get_field<std::uint8_t>(bytes, 1);
     if (kind != 1 && kind != 2) return std::nullopt;
     Location location;
@@ -43,8 +46,9 @@ std::optional<Location> Location::decode(std::string_view text) {
     location.extent = get_field<std::uint64_t>(bytes, 16);
     location.extent_tag = get_field<std::uint64_t>(bytes, 24);
     location.offset = get_field<std::uint64_t>(bytes, 32);
+    if (version != 1) location.device = get_field<std::uint64_t>(bytes, 40);
     if (location.object_size == 0 || location.sum_count > kMaxSums ||
-        bytes.size() != kRecordBytes + 4 * std::size_t{location.sum_count}) {
+        bytes.size() != fixed + 4 * std::size_t{location.sum_count}) {
         return std::nullopt;
     }
     if (location.kind == Kind::extent_entry &&
@@ -52,12 +56,14 @@ std::optional<Location> Location::decode(std::string_view text) {
          location.sum_count != unit_count(location.object_size, kExtentUnit))) {
         return std::nullopt;
     }
-    std::memcpy(location.sums.data(), bytes.data() + kRecordBytes, 4 * std::size_t{location.sum_count});
+    std::memcpy(location.sums.data(), bytes.data() + fixed, 4 * std::size_t{location.sum_count});
     return location;
 }
 
-Location Location::of_entry(std::uint64_t extent, const ChunkTable& table, const ChunkEntry& entry) {
+Location Location::of_entry(std::uint64_t device, std::uint64_t extent, const ChunkTable& table,
+                            const ChunkEntry& entry) {
     Location location;
+    location.device = device;
     location.kind = Kind::extent_entry;
     location.object_size = entry.object_size;
     location.extent = extent;

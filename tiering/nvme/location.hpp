@@ -1,9 +1,9 @@
 // L records: where the NVMe tier keeps an object. Only tiering/nvme may include it.
 //
-// LAYOUT (little endian), version 1. A record of an unknown version or of a wrong length is no record.
+// LAYOUT (little endian), version 2. A record of an unknown version or of a wrong length is no record.
 //
 //   offset  size  field
-//        0     1  version, 1
+//        0     1  version, 2
 //        1     1  kind: 1 extent entry, 2 backing file
 //        2     1  codec: 0 none
 //        3     1  flags: 1 = complete (backing file: every block is present and synced)
@@ -12,7 +12,11 @@
 //       16     8  number of the extent, else 0
 //       24     8  low half of the extent's uuid, else 0
 //       32     8  offset of the stored bytes in the extent file, else 0
-//       40        checksums of 32 KiB each (format.hpp), 4 bytes each
+//       40     8  device: the id that stands on it (device_id.hpp)
+//       48        checksums of 32 KiB each (format.hpp), 4 bytes each
+//
+// Version 1 had no device, and its checksums at 40. Its records are read: the extent's tag, or the name of
+// the backing file, says whether a device is meant.
 #pragma once
 
 #include <array>
@@ -36,6 +40,7 @@ struct Location {
 
     Kind kind = Kind::extent_entry;
     bool complete = false;          ///< backing files
+    std::uint64_t device = 0;       ///< its id; 0: not known, the record is of version 1
     std::uint64_t object_size = 0;  ///< also the stored length: codec is none
     std::uint64_t extent = 0;
     std::uint64_t extent_tag = 0;  ///< low half of its uuid
@@ -45,7 +50,8 @@ struct Location {
 
     [[nodiscard]] std::string encode() const;
     static std::optional<Location> decode(std::string_view text);
-    static Location of_entry(std::uint64_t extent, const ChunkTable& table, const ChunkEntry& entry);
+    static Location of_entry(std::uint64_t device, std::uint64_t extent, const ChunkTable& table,
+                             const ChunkEntry& entry);
 
     friend bool operator==(const Location&, const Location&) = default;
 };

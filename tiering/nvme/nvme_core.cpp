@@ -8,10 +8,15 @@
 
 namespace tierfs {
 
-NvmeCore::NvmeCore(const NvmeOptions& given, NvmeHooks given_hooks, Index& given_index)
+NvmeCore::NvmeCore(const NvmeDeviceOptions& given, std::uint64_t given_id, NvmeHooks given_hooks,
+                   NvmeShared& given_shared)
     : options(given),
+      device_id(given_id),
       hooks(std::move(given_hooks)),
-      index(given_index),
+      shared(given_shared),
+      index(given_shared.index),
+      locations(given_shared.locations),
+      limit(given.limit),
       extent_size(align_down(std::clamp<std::uint64_t>(given.limit / 64, 1 << 20, 64 << 20))),
       max_packed(std::min({given.pack_max_object, std::uint64_t{kMaxPackedObject},
                            extent_size - std::uint64_t{kDiskAlignment}})),
@@ -21,16 +26,17 @@ NvmeCore::NvmeCore(const NvmeOptions& given, NvmeHooks given_hooks, Index& given
 std::optional<Location> NvmeCore::find_indexed(const ContentId& id) {
     const auto found = index.find_location(id);
     if (!found || !*found) return std::nullopt;
-    return Location::decode(**found);
+    const auto location = Location::decode(**found);
+    if (location && location->device != device_id && location->device != 0) return std::nullopt;
+    return location;
 }
 
-bool NvmeCore::locate(const ContentId& id, Location& location) {
-    if (locations.find(id, location)) return true;
-    const auto found = find_indexed(id);
-    if (!found) return false;
-    location = *found;
-    locations.put(id, location);
-    return true;
+bool NvmeCore::is_elsewhere(const ContentId& id) {
+    const auto found = index.find_location(id);
+    if (!found || !*found) return false;
+    const auto location = Location::decode(**found);
+    return location && location->device != device_id && location->device != 0 &&
+           shared.is_present(location->device);
 }
 
 bool NvmeCore::commit(std::unique_ptr<IndexBatch> batch) {
@@ -60,7 +66,8 @@ void NvmeCore::erase_location(const ContentId& id) {
 }
 
 void NvmeCore::write_failed(const Error& error) {
-    if (health.write_failed()) log_state(error.message);
+    const bool full = error.code == ENOSPC || error.code == EDQUOT;
+    if (health.write_failed(error.message, full)) log_state(error.message);
 }
 
 void NvmeCore::write_succeeded() {
@@ -70,11 +77,25 @@ void NvmeCore::write_succeeded() {
 void NvmeCore::read_failed(int code) {
     const auto cause = system_error(code, options.directory.native()).message;
     log::warning("NVMe tier: a read failed, the origin is asked instead: " + cause);
-    if (health.read_failed()) log_state(cause);
+    if (health.read_failed(cause)) log_state(cause);
+}
+
+void NvmeCore::degrade(const std::string& reason) {
+    if (health.degrade(reason)) log_state(reason);
+}
+
+void NvmeCore::give_up(const std::string& reason) {
+    if (health.give_up(reason)) log_state(reason);
+}
+
+void NvmeCore::recovered(const std::string& reason) {
+    if (health.recovered()) log_state(reason);
 }
 
 void NvmeCore::log_state(const std::string& cause) const {
-    log::warning("NVMe tier " + options.directory.native() + " is " + health.state_name() + ": " + cause);
+    const auto line = "NVMe tier " + options.directory.native() + " is " + health.state_name() + ": " + cause;
+    // Not as a warning: those of many failed reads would leave it out.
+    health.state() == Health::State::normal ? log::info(line) : log::error(line);
 }
 
 }  // namespace tierfs

@@ -1,12 +1,16 @@
 // What the parts of the NVMe tier share. Internal to tiering/nvme and its tests.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "tiering/index/index.hpp"
 #include "tiering/nvme/catalog.hpp"
@@ -18,11 +22,38 @@ namespace tierfs {
 
 enum class DiskOperation { read, write, create, unlink };
 
+/// One device of the tier: NvmeOptions, cut down to it.
+struct NvmeDeviceOptions {
+    std::filesystem::path directory;  ///< of this source, exists, mode 0700
+    std::uint64_t limit = 0;          ///< bytes on this device
+    std::uint64_t pack_max_object = 0;
+    std::uint64_t stalled_queue = 0;
+};
+
+/// What the devices of a tier have in common. Thread-safe. Outlives them.
+struct NvmeShared {
+    NvmeShared(Index& of_mount, std::size_t devices) : index(of_mount), present(devices) {}
+
+    /// Whether a device with this id serves now. Its objects are left to it.
+    [[nodiscard]] bool is_present(std::uint64_t device) const {
+        return std::any_of(present.begin(), present.end(),
+                           [&](const auto& id) { return id.load() == device; });
+    }
+
+    Index& index;
+    LocationCache locations;
+    std::vector<std::atomic<std::uint64_t>> present;  ///< ids by place; 0: nothing there
+};
+
 /// Where a test reaches in. Empty functions cost one test of a pointer.
 struct NvmeHooks {
     std::function<Health::Clock::time_point()> now;  ///< empty: the steady clock
     /// The errno that this operation fails with, or 0. Called from several threads.
     std::function<int(DiskOperation)> fault;
+    /// The same, of one device.
+    std::function<int(const std::filesystem::path&, DiskOperation)> fault_on;
+    /// How often devices are looked at, and probed while they are not well; 0: never.
+    std::chrono::milliseconds probe_interval{0};
     std::function<void()> before_unlink;  ///< of an evicted unit, its L records being gone
     std::function<void()> after_lookup;   ///< in read(), when the file is open and not yet read
 };
@@ -35,20 +66,22 @@ struct NvmeCounters {
 /// Records of an extent are put and erased in batches of about so many bytes.
 inline constexpr std::size_t kLargestBatch = 256 * 1024;
 
-/// One tier's shared state; every member is thread-safe or constant. Lives as long as the tier.
+/// What the parts of one device share; every member is thread-safe or constant. Lives as long as the device
+/// serves.
 struct NvmeCore {
-    NvmeCore(const NvmeOptions& options, NvmeHooks hooks, Index& index);
+    NvmeCore(const NvmeDeviceOptions& options, std::uint64_t device_id, NvmeHooks hooks, NvmeShared& shared);
 
     [[nodiscard]] int fault(DiskOperation operation) const {
+        if (hooks.fault_on) return hooks.fault_on(options.directory, operation);
         return hooks.fault ? hooks.fault(operation) : 0;
     }
     [[nodiscard]] Health::Clock::time_point now() const {
         return hooks.now ? hooks.now() : Health::Clock::now();
     }
-    /// The index's answer, not the cache's. Nothing on errors too: a miss.
+    /// The index's answer, not the cache's, if it may be about this device. Nothing on errors too: a miss.
     std::optional<Location> find_indexed(const ContentId& id);
-    /// Cache, then index.
-    bool locate(const ContentId& id, Location& location);
+    /// Whether the index knows a place of it on another device that serves now.
+    bool is_elsewhere(const ContentId& id);
     /// One record, committed. False: the index failed, and the object stays unknown.
     bool store_location(const ContentId& id, const Location& location);
     void erase_location(const ContentId& id);
@@ -60,24 +93,30 @@ struct NvmeCore {
     void write_failed(const Error& error);
     void write_succeeded();
     void read_failed(int code);
+    void degrade(const std::string& reason);
+    void give_up(const std::string& reason);
+    void recovered(const std::string& reason);
 
-    const NvmeOptions options;
+    const NvmeDeviceOptions options;
+    const std::uint64_t device_id;
     const NvmeHooks hooks;
+    NvmeShared& shared;
     Index& index;
-    const std::uint64_t extent_size;  ///< bytes
-    const std::uint64_t max_packed;   ///< larger objects get backing files, bytes
+    LocationCache& locations;
+    std::atomic<std::uint64_t> limit;  ///< bytes; options.limit at first
+    const std::uint64_t extent_size;   ///< bytes
+    const std::uint64_t max_packed;    ///< larger objects get backing files, bytes
     Catalog catalog;
-    LocationCache locations;
     Health health;
     NvmeCounters counters;
-    /// No extent is begun any more since the tier is full and keeps what it has.
-    std::atomic<bool> extents_end{false};
+    /// Of a dataset: no extent is begun any more since the tier is full and keeps what it has.
+    std::array<std::atomic<bool>, kMostDatasets> extents_end{};
 
   private:
     void log_state(const std::string& cause) const;
 };
 
-/// What NvmeTier::open makes, with hooks.
+/// What NvmeTier::open makes, with hooks for all of its devices.
 class NvmeTierForTests : public NvmeTier {
   public:
     /// Stops as a kill would: nothing queued is written, nothing is sealed or synced.

@@ -1,84 +1,226 @@
+// Which device an object is on, or is to be on.
 #include "tiering/nvme/nvme_tier.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-
 #include <algorithm>
-#include <cstring>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <optional>
+#include <utility>
 
-#include "config/fault_point.hpp"
 #include "config/log.hpp"
-#include "config/sync_point.hpp"
-#include "tiering/nvme/failed_reads.hpp"
-#include "tiering/nvme/nvme_core.hpp"
-#include "tiering/nvme/writer.hpp"
+#include "config/mutex.hpp"
+#include "tiering/nvme/device_keeper.hpp"
+#include "tiering/nvme/device_limits.hpp"
+#include "tiering/nvme/recent_places.hpp"
 
 namespace tierfs {
 namespace {
 
-constexpr std::uint64_t kLeastLimit = 16 << 20;
+std::uint64_t mix(std::uint64_t value) {  // the finalizer of splitmix64 (Steele et al., OOPSLA 2014)
+    value = (value ^ (value >> 30U)) * 0xBF58476D1CE4E5B9U;
+    value = (value ^ (value >> 27U)) * 0x94D049BB133111EBU;
+    return value ^ (value >> 31U);
+}
+
+/// Weighted rendezvous hashing (Schindelhauer and Schomaker, SPAA 2005): the highest score gets the object,
+/// each device in proportion to its weight, and when one goes only its own objects move.
+double score(const ContentId& id, std::uint64_t device, std::uint64_t weight) {
+    const auto unit = (static_cast<double>(mix(id.low ^ mix(device)) >> 11U) + 0.5) / 9007199254740992.0;
+    return -static_cast<double>(weight) / std::log(unit);
+}
+
+/// The best of some devices.
+struct Choice {
+    std::size_t slot = 0;
+    DevicePtr device;
+    double points = -1;
+
+    void offer(std::size_t at, const DevicePtr& candidate, double worth) {
+        if (device && worth <= points) return;
+        slot = at;
+        device = candidate;
+        points = worth;
+    }
+};
 
 class NvmeTierImpl final : public NvmeTierForTests {
   public:
     NvmeTierImpl(const NvmeOptions& options, Index& index, NvmeHooks hooks)
-        : core_(options, std::move(hooks), index) {}
+        : options_(options), hooks_(std::move(hooks)), shared_(index, options.devices.size()) {}
 
     Result<void> start();
 
     bool read(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
               std::span<std::byte> out) override;
     bool contains(const ContentId& id, std::uint64_t object_size, std::uint64_t block) override;
-    void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-               BufferPtr data) override {
+    std::optional<WholeFile> whole_file(const ContentId& id, std::uint64_t object_size) override;
+    void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset, BufferPtr data,
+               DatasetNumber dataset) override {
         std::vector<BufferPtr> one;
         one.push_back(std::move(data));
-        writer_->admit(id, object_size, offset, std::move(one));
+        admit(id, object_size, offset, std::move(one), dataset);
     }
     void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-               std::vector<BufferPtr> data) override {
-        writer_->admit(id, object_size, offset, std::move(data));
+               std::vector<BufferPtr> data, DatasetNumber dataset) override;
+    void retain(DatasetNumber dataset, Retention retention) override {
+        for (const auto& slot : slots_) slot->retain(dataset, retention);
     }
-    void keep(bool kept) override { core_.catalog.keep(kept); }
-    void renew() override { core_.catalog.renew(); }
-    bool takes(std::uint64_t object_size, std::uint64_t length) const override {
-        return writer_->takes(object_size, length);
+    void renew(DatasetNumber dataset) override {
+        for_each([&](NvmeDevice& device) { device.renew(dataset); });
     }
-    void flush() override { writer_->flush(); }
-    void erase(const ContentId& id) override { writer_->erase(id); }
+    void claim(const ContentId& id, DatasetNumber dataset) override;
+    std::uint64_t used_by(DatasetNumber dataset) const override {
+        std::uint64_t sum = 0;
+        for_each([&](const NvmeDevice& device) { sum += device.used_by(dataset); });
+        return sum;
+    }
+    bool takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const override;
+    void flush() override {
+        for_each([](NvmeDevice& device) { device.flush(); });
+    }
+    void erase(const ContentId& id) override {
+        for_each([&](NvmeDevice& device) { device.erase(id); });
+    }
     TierStats stats() const override;
-    std::uint64_t checksum_errors() const override { return core_.counters.checksum_errors; }
-    void relieve() override { writer_->relieve(); }
-    void close() override { writer_->close(); }
-    void abandon() override { writer_->abandon(); }
+    std::uint64_t checksum_errors() const override;
+    void relieve() override {
+        for_each([](NvmeDevice& device) { device.relieve(); });
+    }
+    void close() override {
+        for (const auto& slot : slots_) slot->stop(true);
+    }
+    void abandon() override {
+        for (const auto& slot : slots_) slot->stop(false);
+    }
 
   private:
-    ReadOutcome read_located(const ContentId& id, const Location& location, std::uint64_t offset,
-                             std::span<std::byte> out);
-    ReadOutcome read_entry(const ContentId& id, const Location& location, std::uint64_t offset,
-                           std::span<std::byte> out);
-    ReadOutcome read_file(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-                          std::span<std::byte> out);
+    struct Opened {
+        std::size_t slot = 0;
+        NvmeFolder folder;
+        std::uint64_t capacity = 0;
+    };
+    Result<std::vector<Opened>> open_folders();
+    std::uint64_t late_limit(std::size_t number, std::uint64_t capacity);
+    /// One device that cannot be opened is left out; the last one, or one that another process uses, is not.
+    Result<void> leave_out(std::size_t slot, const Error& error);
+    bool locate(const ContentId& id, Location& location);
+    /// The device that a record means; null: it is not there.
+    DevicePtr device_of(const ContentId& id, const Location& location) const;
+    DevicePtr device_for(const ContentId& id, std::uint64_t object_size, std::uint64_t length,
+                         DatasetNumber dataset);
+    DevicePtr known_device(const ContentId& id, std::uint64_t object_size, std::uint64_t length,
+                           DatasetNumber dataset);
 
-    FileDescriptor lock_;  ///< of extents/: one daemon at a time
-    NvmeCore core_;
-    FailedReads failed_reads_;
-    std::unique_ptr<NvmeWriter> writer_;
+    template <typename Do>
+    void for_each(const Do& each) const {
+        for (const auto& slot : slots_) {
+            if (const auto device = slot->get()) each(*device);
+        }
+    }
+
+    const NvmeOptions options_;
+    const NvmeHooks hooks_;
+    NvmeShared shared_;
+    Mutex dividing_;  ///< devices that come late come one after the other
+    RecentPlaces recent_;
+    std::atomic<std::uint64_t> misses_{0};  ///< of what no device was asked for
+    std::vector<std::unique_ptr<DeviceKeeper>>
+        slots_;  ///< constant after start; last: their threads end first
 };
 
-Result<void> NvmeTierImpl::start() {
-    if (auto made = make_folders(core_); !made) return made;
-    const auto& path = core_.catalog.extents_dir();
-    lock_.reset(
-        TIERFS_FAULT_CALL("nvme.lock.open", ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
-    if (!lock_) return fail(system_error(errno, path.native()));
-    if (TIERFS_FAULT_CALL("nvme.lock.take", ::flock(lock_.get(), LOCK_EX | LOCK_NB)) != 0) {
-        if (errno != EWOULDBLOCK) return fail(system_error(errno, path.native() + ": lock"));
-        return fail(EBUSY, path.native() + ": another tierfs uses this cache; give each its own folder");
-    }
-    auto found = find_units(core_);
-    if (!found) return fail(found.error());
-    writer_ = std::make_unique<NvmeWriter>(core_, std::move(*found));
+Result<void> NvmeTierImpl::leave_out(std::size_t slot, const Error& error) {
+    if (slots_.size() == 1 || error.code == EBUSY) return fail(error);
+    slots_[slot]->leave_out(error);
     return {};
+}
+
+Result<std::vector<NvmeTierImpl::Opened>> NvmeTierImpl::open_folders() {
+    std::vector<Opened> opened;
+    std::optional<Error> first;
+    for (std::size_t at = 0; at < slots_.size(); ++at) {
+        auto folder = slots_[at]->open_folder();
+        // With one device and a given limit nothing is divided, and nothing need be counted.
+        auto capacity = !folder                                     ? fail(folder.error())
+                        : slots_.size() == 1 && options_.limit != 0 ? Result<std::uint64_t>(options_.limit)
+                                                                    : capacity_of(folder->path);
+        if (!capacity) {
+            if (auto left = leave_out(at, capacity.error()); !left) return fail(left.error());
+            if (!first) first = capacity.error();
+            continue;
+        }
+        opened.push_back({at, std::move(*folder), *capacity});
+    }
+    if (opened.empty()) return fail(*first);
+    return opened;
+}
+
+std::uint64_t NvmeTierImpl::late_limit(std::size_t number, std::uint64_t capacity) {
+    if (options_.limit == 0) return capacity / 5 * 4;
+    const MutexLock lock(dividing_);
+    std::vector<DevicePtr> devices;
+    std::vector<std::uint64_t> capacities{capacity};
+    for (std::size_t at = 0; at < slots_.size(); ++at) {
+        auto device = at == number ? nullptr : slots_[at]->get();
+        if (!device) continue;
+        capacities.push_back(device->capacity().value_or(device->limit()));
+        devices.push_back(std::move(device));
+    }
+    const auto parts = divide_limit(options_.limit, capacities);
+    if (!parts) return kLeastDeviceLimit;
+    for (std::size_t at = 0; at < devices.size(); ++at) devices[at]->set_limit((*parts)[at + 1]);
+    return (*parts)[0];
+}
+
+Result<void> NvmeTierImpl::start() {
+    for (const NvmePlace& place : options_.devices) {
+        const std::size_t number = slots_.size();
+        slots_.push_back(std::make_unique<DeviceKeeper>(
+            place,
+            DeviceKeeper::Context{options_, hooks_, shared_, number, [this, number](std::uint64_t capacity) {
+                                      return late_limit(number, capacity);
+                                  }}));
+    }
+    if (slots_.empty()) return fail(EINVAL, "nvme.path is empty");
+    auto opened = open_folders();
+    if (!opened) return fail(opened.error());
+    std::vector<std::uint64_t> capacities;
+    for (const Opened& each : *opened) capacities.push_back(each.capacity);
+    const auto limits = divide_limit(options_.limit, capacities);
+    if (!limits) return fail(limits.error());
+    std::optional<Error> first;
+    for (std::size_t at = 0; at < opened->size(); ++at) {
+        const std::size_t slot = (*opened)[at].slot;
+        const auto done = slots_[slot]->open_first(std::move((*opened)[at].folder), (*limits)[at]);
+        if (done) continue;
+        if (auto left = leave_out(slot, done.error()); !left) return left;
+        if (!first) first = done.error();
+    }
+    const bool any = std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) { return slot->get(); });
+    if (!any) return fail(first ? *first : Error{EIO, "no device of nvme.path can be used"});
+    for (const auto& slot : slots_) slot->watch();
+    return {};
+}
+
+bool NvmeTierImpl::locate(const ContentId& id, Location& location) {
+    if (shared_.locations.find(id, location)) return true;
+    const auto found = shared_.index.find_location(id);
+    if (!found || !*found) return false;
+    const auto decoded = Location::decode(**found);
+    if (!decoded) return false;
+    location = *decoded;
+    shared_.locations.put(id, location);
+    return true;
+}
+
+DevicePtr NvmeTierImpl::device_of(const ContentId& id, const Location& location) const {
+    for (const auto& slot : slots_) {
+        auto device = slot->get();
+        if (!device) continue;
+        if (device->id() == location.device) return device;
+        if (location.device == 0 && (slots_.size() == 1 || device->holds(id, location))) return device;
+    }
+    return nullptr;
 }
 
 bool NvmeTierImpl::read(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
@@ -86,162 +228,127 @@ bool NvmeTierImpl::read(const ContentId& id, std::uint64_t object_size, std::uin
     Location location;
     const bool sane = !out.empty() && offset % kBlockSize == 0 && offset <= object_size &&
                       out.size() <= object_size - offset;
-    if (!sane || !core_.health.may_read() || !core_.locate(id, location) ||
-        location.object_size != object_size) {
-        ++core_.counters.misses;
-        return false;
+    if (sane && locate(id, location) && location.object_size == object_size) {
+        if (const auto device = device_of(id, location)) return device->read(id, location, offset, out);
     }
-    TIERFS_SYNC_POINT("nvme.read.located");
-    ReadOutcome outcome = ReadOutcome::failed;
-    if (is_aligned(out.data())) {
-        outcome = read_located(id, location, offset, out);
-    } else {
-        AlignedBuffer bounce(out.size());
-        outcome = read_located(id, location, offset, bounce.span().first(out.size()));
-        if (outcome == ReadOutcome::hit) std::memcpy(out.data(), bounce.data(), out.size());
-    }
-    ++(outcome == ReadOutcome::hit ? core_.counters.hits : core_.counters.misses);
-    return outcome == ReadOutcome::hit;
-}
-
-ReadOutcome NvmeTierImpl::read_located(const ContentId& id, const Location& location, std::uint64_t offset,
-                                       std::span<std::byte> out) {
-    const bool entry = location.kind == Location::Kind::extent_entry;
-    const ReadOutcome outcome =
-        entry ? read_entry(id, location, offset, out) : read_file(id, location.object_size, offset, out);
-    if (outcome == ReadOutcome::corrupt) {
-        ++core_.counters.checksum_errors;
-        log::warning("NVMe tier " + core_.options.directory.native() + ": object " + to_string(id) +
-                     " does not verify; it will be fetched again");
-    }
-    bool unreadable = false;
-    if (outcome == ReadOutcome::hit) {
-        failed_reads_.succeeded(id, offset);
-    } else if (outcome == ReadOutcome::failed) {
-        unreadable = failed_reads_.failed(id, offset);
-    }
-    const bool gone = outcome == ReadOutcome::absent &&
-                      (entry ? !core_.catalog.has_extent(location.extent, location.extent_tag)
-                             : !core_.catalog.has_file(id));
-    if (gone || unreadable || outcome == ReadOutcome::corrupt) {
-        core_.locations.forget(id);
-        writer_->distrust(id, location, offset, out.size());
-    }
-    return outcome;
-}
-
-ReadOutcome NvmeTierImpl::read_entry(const ContentId& id, const Location& location, std::uint64_t offset,
-                                     std::span<std::byte> out) {
-    Catalog::Lookup lookup;
-    const auto handle = core_.catalog.extent(location.extent, location.extent_tag, lookup);
-    if (!handle) {
-        // A file that is in the catalog and not in the folder was taken away from outside.
-        if (lookup.error == ENOENT) return ReadOutcome::corrupt;
-        if (lookup.error != 0) core_.read_failed(lookup.error);
-        return ReadOutcome::absent;
-    }
-    if (core_.hooks.after_lookup) core_.hooks.after_lookup();
-    TIERFS_SYNC_POINT("nvme.read.opened");
-    // A small entry lies inside one sector: the sector goes where the reader wants the entry, whose memory
-    // reaches as far, and the entry is moved to its front.
-    const std::uint64_t start = location.offset + offset;
-    const std::uint64_t skip = start % kDiskAlignment;
-    if (skip != 0 && skip + out.size() > kDiskAlignment) return ReadOutcome::corrupt;
-    const std::span<std::byte> sectors(out.data(), align_up(skip + out.size()));
-    if (const int code = core_.fault(DiskOperation::read); code != 0) {
-        core_.read_failed(code);
-        return ReadOutcome::failed;
-    }
-    const auto got = handle->file.read(sectors, start - skip);
-    if (!got) {
-        core_.read_failed(got.error().code);
-        return ReadOutcome::failed;
-    }
-    if (*got < skip + out.size()) return ReadOutcome::corrupt;
-    if (skip != 0) std::memmove(out.data(), out.data() + skip, out.size());
-    for (std::size_t from = 0; from < out.size(); from += kExtentUnit) {
-        const std::uint64_t unit = (offset + from) / kExtentUnit;
-        const std::size_t length = std::min<std::size_t>(kExtentUnit, out.size() - from);
-        // The last sum covers what is left of the object: part of a unit cannot be verified.
-        const std::uint64_t whole =
-            std::min<std::uint64_t>(kExtentUnit, location.object_size - unit * kExtentUnit);
-        if (length != whole || unit >= location.sum_count) return ReadOutcome::absent;
-        if (unit_checksum(id, unit, kExtentUnit, out.subspan(from, length)) != location.sums[unit]) {
-            return ReadOutcome::corrupt;
-        }
-    }
-    return ReadOutcome::hit;
-}
-
-ReadOutcome NvmeTierImpl::read_file(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-                                    std::span<std::byte> out) {
-    Catalog::Lookup lookup;
-    const auto handle = core_.catalog.file(id, lookup);
-    if (!handle) {
-        if (lookup.error == ENOENT || lookup.error == EBADMSG) return ReadOutcome::corrupt;
-        if (lookup.error != 0) core_.read_failed(lookup.error);
-        return ReadOutcome::absent;
-    }
-    if (handle->file.size() != object_size) return ReadOutcome::corrupt;
-    if ((offset + out.size()) % kBlockSize != 0 && offset + out.size() != object_size)
-        return ReadOutcome::absent;
-    if (core_.hooks.after_lookup) core_.hooks.after_lookup();
-    const int code = core_.fault(DiskOperation::read);
-    const ReadOutcome outcome = code != 0 ? ReadOutcome::failed : handle->file.read(offset, out);
-    if (outcome == ReadOutcome::failed) core_.read_failed(code != 0 ? code : EIO);
-    return outcome;
+    ++misses_;
+    return false;
 }
 
 bool NvmeTierImpl::contains(const ContentId& id, std::uint64_t object_size, std::uint64_t block) {
     Location location;
-    if (!core_.health.may_read() || block >= block_count(object_size) || !core_.locate(id, location) ||
-        location.object_size != object_size) {
+    if (block >= block_count(object_size) || !locate(id, location) || location.object_size != object_size)
         return false;
+    const auto device = device_of(id, location);
+    return device && device->contains(id, location, block);
+}
+
+DevicePtr NvmeTierImpl::known_device(const ContentId& id, std::uint64_t object_size, std::uint64_t length,
+                                     DatasetNumber dataset) {
+    if (const auto place = recent_.find(id)) {
+        auto device = slots_[*place]->get();
+        if (device && device->takes(object_size, length, dataset)) return device;
     }
-    if (location.kind == Location::Kind::extent_entry) {
-        return core_.catalog.has_extent(location.extent, location.extent_tag);
+    Location location;
+    if (!locate(id, location)) return nullptr;
+    auto device = device_of(id, location);
+    return device && device->holds(id, location) && device->takes(object_size, length, dataset) ? device
+                                                                                                : nullptr;
+}
+
+DevicePtr NvmeTierImpl::device_for(const ContentId& id, std::uint64_t object_size, std::uint64_t length,
+                                   DatasetNumber dataset) {
+    if (slots_.size() == 1) return slots_[0]->get();
+    std::uint64_t max_packed = 0;
+    for_each([&](const NvmeDevice& device) { max_packed = std::max(max_packed, device.max_packed()); });
+    const bool large = object_size > max_packed;
+    if (large) {  // all pieces go where the first one went
+        if (auto known = known_device(id, object_size, length, dataset)) return known;
     }
-    if (location.complete) return core_.catalog.has_file(id);
-    Catalog::Lookup lookup;
-    const auto handle = core_.catalog.file(id, lookup, false);
-    if (!handle) {
-        if (lookup.error != 0 && lookup.error != ENOENT && lookup.error != EBADMSG)
-            core_.read_failed(lookup.error);
-        return false;
+    Choice roomiest, spread;
+    for (std::size_t at = 0; at < slots_.size(); ++at) {
+        auto device = slots_[at]->get();
+        if (!device || !device->takes(object_size, length, dataset)) continue;
+        const std::uint64_t free = large ? device->free_bytes() : 0;
+        if (large && free >= object_size) roomiest.offer(at, device, static_cast<double>(free));
+        spread.offer(at, device, score(id, device->id(), device->limit()));
     }
-    const auto present = handle->file.present(block);
-    if (!present) core_.read_failed(present.error().code);
-    return present.value_or(false);
+    Choice& chosen = roomiest.device ? roomiest : spread;
+    if (large && chosen.device) recent_.put(id, chosen.slot);
+    return chosen.device;
+}
+
+void NvmeTierImpl::admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
+                         std::vector<BufferPtr> data, DatasetNumber dataset) {
+    std::uint64_t length = 0;
+    for (const auto& buffer : data) length += buffer ? buffer->bytes().size() : 0;
+    if (const auto device = device_for(id, object_size, length, dataset))
+        device->admit(id, object_size, offset, std::move(data), dataset);
+}
+
+bool NvmeTierImpl::takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const {
+    return std::any_of(slots_.begin(), slots_.end(), [&](const auto& slot) {
+        const auto device = slot->get();
+        return device && device->takes(object_size, length, dataset);
+    });
+}
+
+std::optional<WholeFile> NvmeTierImpl::whole_file(const ContentId& id, std::uint64_t object_size) {
+    Location location;
+    if (!locate(id, location) || location.object_size != object_size) return std::nullopt;
+    const auto device = device_of(id, location);
+    return device ? device->whole_file(id, location) : std::nullopt;
+}
+
+void NvmeTierImpl::claim(const ContentId& id, DatasetNumber dataset) {
+    bool unclaimed = false;
+    for_each([&](const NvmeDevice& device) { unclaimed = unclaimed || device.has_unclaimed(); });
+    Location location;
+    if (!unclaimed || !locate(id, location)) return;
+    if (const auto device = device_of(id, location)) device->claim(id, location, dataset);
 }
 
 TierStats NvmeTierImpl::stats() const {
-    TierStats stats;
-    stats.limit_bytes = core_.options.limit;
-    stats.used_bytes = core_.catalog.used();
-    stats.hits = core_.counters.hits;
-    stats.misses = core_.counters.misses;
-    stats.evicted_bytes = core_.counters.evicted_bytes;
-    stats.written_bytes = core_.counters.written_bytes;
-    stats.dropped = core_.counters.dropped;
-    stats.state = core_.health.state_name();
-    return stats;
+    TierStats sum;
+    std::size_t normal = 0;
+    std::size_t down = 0;
+    for (const auto& slot : slots_) {
+        add_counts(sum, slot->stats());
+        DeviceStats one = slot->device_stats();
+        sum.limit_bytes += one.limit_bytes;
+        sum.used_bytes += one.used_bytes;
+        normal += one.state == "normal" ? 1 : 0;
+        down += one.state == "down" ? 1 : 0;
+        sum.devices.push_back(std::move(one));
+    }
+    sum.misses += misses_;
+    sum.state = normal == slots_.size() ? "normal" : down == slots_.size() ? "down" : "unstable";
+    return sum;
+}
+
+std::uint64_t NvmeTierImpl::checksum_errors() const {
+    std::uint64_t sum = 0;
+    for (const auto& slot : slots_) sum += slot->checksum_errors();
+    return sum;
 }
 
 }  // namespace
 
+NvmePlace NvmePlace::at(const std::filesystem::path& folder) {
+    return {folder.native(), [folder]() -> Result<NvmeFolder> { return NvmeFolder{folder, {}}; }};
+}
+
 Result<std::unique_ptr<NvmeTierForTests>> open_nvme_tier(const NvmeOptions& options, Index& index,
                                                          NvmeHooks hooks) {
-    if (options.limit < kLeastLimit) {
-        return fail(EINVAL,
-                    "nvme.limit is " + std::to_string(options.limit) + " bytes; it must be 16M or more");
-    }
     auto tier = std::make_unique<NvmeTierImpl>(options, index, std::move(hooks));
     if (auto started = tier->start(); !started) return fail(started.error());
     return tier;
 }
 
 Result<std::unique_ptr<NvmeTier>> NvmeTier::open(const NvmeOptions& options, Index& index) {
-    auto tier = open_nvme_tier(options, index, {});
+    NvmeHooks hooks;
+    hooks.probe_interval = std::chrono::seconds(1);
+    auto tier = open_nvme_tier(options, index, hooks);
     if (!tier) return fail(tier.error());
     return std::unique_ptr<NvmeTier>(std::move(*tier));
 }

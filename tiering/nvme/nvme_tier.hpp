@@ -1,16 +1,20 @@
-// The NVMe tier of one source on one device: small objects packed in extents, large ones in backing files.
+// The NVMe tier of one source, on one device or several: small objects packed in extents, large ones in
+// backing files.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "backends/disk/file_descriptor.hpp"
 #include "config/result.hpp"
 #include "tiering/object.hpp"
+#include "tiering/policy/tier_shares.hpp"
 #include "tiering/ram/buffer.hpp"
 #include "tiering/store.hpp"
 
@@ -18,26 +22,47 @@ namespace tierfs {
 
 class Index;
 
+/// The folder of one source on one device; `lock`, if any, keeps others out of it.
+struct NvmeFolder {
+    std::filesystem::path path;  ///< exists, mode 0700; extents/, files/ and the file "device" are made in it
+    FileDescriptor lock;
+};
+
+/// One device, as it is configured.
+struct NvmePlace {
+    std::string name;  ///< as in nvme.path; for status and messages
+    std::function<Result<NvmeFolder>()> open;
+
+    /// A folder that exists, without a lock.
+    static NvmePlace at(const std::filesystem::path& folder);
+};
+
 struct NvmeOptions {
-    std::filesystem::path
-        directory;            ///< of this source, exists, mode 0700; extents/ and files/ are made in it
-    std::uint64_t limit = 0;  ///< bytes on the device, enforced by eviction; at least 16 MiB
+    std::vector<NvmePlace> devices;
+    /// Bytes on all devices together, enforced by eviction; at least 16 MiB for each. 0: 80 % of what each
+    /// could give, its free space and what the folder holds. It is divided by just that: what each could
+    /// give.
+    std::uint64_t limit = 0;
     std::uint64_t pack_max_object = 1 << 20;
-    /// Data that may wait to be written while the device stalls; without a stall, the caller's memory alone
+    /// Data that may wait to be written while the devices stall; without a stall, the caller's memory alone
     /// bounds it.
     std::uint64_t stalled_queue = 64 << 20;
-    std::uint64_t write_buffer = 4 << 20;  ///< chunk buffers of the tier's own, bytes
 };
 
 /// Thread-safe. `read` blocks for the device; `admit` does not block. Everything read is verified by content
-/// id and checksum; what does not verify is counted, dropped, and is a miss. Faults of the device (ENOSPC,
-/// EIO, EROFS) make the tier read-only or empty (state "unstable", "down"), never the caller fail. Locations
-/// stand in the Index (record L), which must outlive the tier.
+/// id and checksum; what does not verify is counted, dropped, and is a miss. Faults of a device (ENOSPC,
+/// EIO, EROFS) make it read-only or empty (state "unstable", "down"), never the caller fail. Locations stand
+/// in the Index (record L), which must outlive the tier.
+///
+/// An object lies on one device: a large one where most is free when it comes, small ones spread by the
+/// limits. Records name a device by the id that stands on it, so that folders may be given in any order. What
+/// lies on a device that is not there is a miss, and may come to lie on another; when the device is back,
+/// either copy serves, since a content id stands for the same bytes for ever.
 class NvmeTier {
   public:
     /// Opens or makes the tier; usable at once, without a scan, also after a kill. Extents that the index
-    /// does not know (index lost) are taken in from their chunk tables. Errors: the directory cannot be
-    /// written.
+    /// does not know (index lost) are taken in from their chunk tables. A device that cannot be opened is
+    /// left out, which the log and stats() say. Errors: no device can be opened; the limit is too small.
     static Result<std::unique_ptr<NvmeTier>> open(const NvmeOptions& options, Index& index);
     virtual ~NvmeTier() = default;
 
@@ -52,25 +77,38 @@ class NvmeTier {
     [[nodiscard]] virtual bool contains(const ContentId& id, std::uint64_t object_size,
                                         std::uint64_t block) = 0;
 
+    /// The backing file of a whole object, for readers beside the tier (who verify nothing). Nothing while
+    /// some of it is missing, and until all of it has been verified once since it was written: a file of an
+    /// earlier session is verified in the background from the first call on. Opens the file; does not wait.
+    virtual std::optional<WholeFile> whole_file(const ContentId& id, std::uint64_t object_size) = 0;
+
     /// Takes a piece of an object for writing in the background. A small object (up to pack_max_object) comes
     /// whole: `offset` 0 and all its bytes; a large one in pieces aligned as in `read`. Holding `data` until
     /// it is written is the back-pressure: it counts in the caller's data memory. What is here already is
     /// skipped.
-    virtual void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-                       BufferPtr data) = 0;
+    virtual void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset, BufferPtr data,
+                       DatasetNumber dataset = 0) = 0;
 
     /// As above for a piece that spans several buffers: all of [offset, ...) in order.
     virtual void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-                       std::vector<BufferPtr> data) = 0;
+                       std::vector<BufferPtr> data, DatasetNumber dataset = 0) = 0;
 
-    /// Whether what is here stays: then a full tier takes nothing more, but in place of units (extents,
-    /// files) that were not read since `renew`. False at first: the least used goes. Does not hold for what a
-    /// lowered limit or a full device makes go.
-    virtual void keep(bool kept) = 0;
-    virtual void renew() = 0;
+    /// What a full tier does with a dataset's data (TierShares): whose units (extents, files) may go for
+    /// whose, by fair shares. Of what it keeps, units that were not read since `renew` go for new data of the
+    /// same dataset. Does not hold for what a lowered limit or a full device makes go.
+    virtual void retain(DatasetNumber dataset, Retention retention) = 0;
+    /// Of the only dataset.
+    void keep(bool kept) { retain(0, kept ? Retention::stays : Retention::goes); }
+    virtual void renew(DatasetNumber dataset = 0) = 0;
+
+    /// An object of this dataset was read: what an earlier run left belongs to who reads it first. Cheap when
+    /// there is nothing left of that kind.
+    virtual void claim(const ContentId& id, DatasetNumber dataset) = 0;
+    [[nodiscard]] virtual std::uint64_t used_by(DatasetNumber dataset) const = 0;
 
     /// Whether `admit` of such a piece has a chance; cheap, memory only.
-    [[nodiscard]] virtual bool takes(std::uint64_t object_size, std::uint64_t length) const = 0;
+    [[nodiscard]] virtual bool takes(std::uint64_t object_size, std::uint64_t length,
+                                     DatasetNumber dataset = 0) const = 0;
 
     /// To be called about once a second: when the device has been busy with one thing for two seconds, what
     /// waits beyond stalled_queue is dropped and counted, so that readers find memory.

@@ -27,9 +27,9 @@ std::uint64_t Packer::room() const {
 }
 
 bool Packer::start_chunk() {
-    if (!active_ && !core_.catalog.may_evict() &&
-        core_.catalog.used() + core_.extent_size > core_.options.limit) {
-        core_.extents_end = true;
+    if (!active_ && !core_.catalog.may_evict(dataset_, core_.extent_size) &&
+        core_.catalog.used() + core_.extent_size > core_.limit) {
+        core_.extents_end[dataset_] = true;
         return false;
     }
     chunk_.start(room());
@@ -63,7 +63,7 @@ Result<void> Packer::create_extent() {
     }
     const auto uuid = new_uuid();
     if (!uuid) return fail(uuid.error());
-    if (auto done = space_.make_room(core_.extent_size); !done) return done;
+    if (auto done = space_.make_room(core_.extent_size, dataset_); !done) return done;
     const std::uint64_t number = next_number_++;
     const auto path = core_.catalog.extent_path(number, *uuid);
     auto file = DiskFile::open(path, {.write = true, .create = true, .truncate = true});
@@ -79,9 +79,9 @@ Result<void> Packer::create_extent() {
         return fail(reserved ? sizes.error() : reserved.error());
     }
     auto handle = core_.catalog.make_handle(std::move(*file));
-    core_.catalog.add_extent(number, *uuid, std::max(core_.extent_size, sizes->allocated), false);
+    core_.catalog.add_extent(number, *uuid, std::max(core_.extent_size, sizes->allocated), false, dataset_);
     core_.catalog.keep_open(number, handle);
-    core_.extents_end = false;
+    core_.extents_end[dataset_] = false;
     active_ = Active{number, *uuid, std::move(handle), 0, 0};
     return {};
 }
@@ -101,7 +101,8 @@ Result<void> Packer::commit_chunk() {
     const ChunkTable& table = chunk_.table();
     auto batch = core_.index.batch();
     for (const ChunkEntry& entry : table.entries) {
-        batch->put_location(entry.id, Location::of_entry(active_->number, table, entry).encode());
+        batch->put_location(entry.id,
+                            Location::of_entry(core_.device_id, active_->number, table, entry).encode());
     }
     auto done = core_.index.commit(std::move(batch));
     for (const ChunkEntry& entry : table.entries) {
@@ -127,7 +128,7 @@ void Packer::flush() {
         TIERFS_SYNC_POINT("nvme.pack.committed");
         core_.write_succeeded();
     } else if (written.error().code == kTierFull) {
-        core_.extents_end = true;
+        core_.extents_end[dataset_] = true;
     } else {
         core_.write_failed(written.error());
         retire();

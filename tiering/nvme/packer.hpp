@@ -12,8 +12,9 @@ namespace tierfs {
 
 class Packer {
   public:
-    Packer(NvmeCore& core, SpaceKeeper& space, std::uint64_t next_number)
-        : core_(core), space_(space), next_number_(next_number) {}
+    /// Of one dataset: an extent holds no others. `next_number`: of the tier's next extent.
+    Packer(NvmeCore& core, SpaceKeeper& space, std::uint64_t& next_number, DatasetNumber dataset)
+        : core_(core), space_(space), next_number_(next_number), dataset_(dataset) {}
 
     /// Takes a copy of a whole object (at most NvmeCore::max_packed bytes) into the chunk under way.
     void add(const ContentId& id, std::span<const std::span<const std::byte>> pieces);
@@ -47,7 +48,8 @@ class Packer {
 
     NvmeCore& core_;
     SpaceKeeper& space_;
-    std::uint64_t next_number_;
+    std::uint64_t& next_number_;
+    const DatasetNumber dataset_;
     std::optional<Active> active_;
     ChunkWriter chunk_;
     Health::Clock::time_point first_entry_;

@@ -30,13 +30,15 @@ std::optional<FreeSpace> free_space(const std::filesystem::path& directory) {
 
 }  // namespace
 
-Result<void> SpaceKeeper::make_room(std::uint64_t bytes, const std::optional<Unit>& keep) {
-    while (core_.catalog.used() + bytes > core_.options.limit) {
-        if (auto evicted = try_evict(keep, false); !evicted) return evicted;
+Result<void> SpaceKeeper::make_room(std::uint64_t bytes, DatasetNumber dataset,
+                                    const std::optional<Unit>& keep) {
+    const Taker taker{dataset, bytes};
+    while (core_.catalog.used() + bytes > core_.limit) {
+        if (auto evicted = try_evict(keep, taker); !evicted) return evicted;
     }
     auto space = free_space(core_.options.directory);
     while (space && space->available < bytes + space->reserve) {
-        auto evicted = try_evict(keep, false);
+        auto evicted = try_evict(keep, taker);
         if (!evicted && evicted.error().code == kTierFull) return evicted;
         if (!evicted) break;
         space = free_space(core_.options.directory);
@@ -45,11 +47,11 @@ Result<void> SpaceKeeper::make_room(std::uint64_t bytes, const std::optional<Uni
 }
 
 bool SpaceKeeper::evict_one(const std::optional<Unit>& keep) {
-    return try_evict(keep, true).has_value();
+    return try_evict(keep, std::nullopt).has_value();
 }
 
-Result<void> SpaceKeeper::try_evict(const std::optional<Unit>& keep, bool forced) {
-    if (!forced && !core_.catalog.may_evict()) return fail(kTierFull, "full");
+Result<void> SpaceKeeper::try_evict(const std::optional<Unit>& keep, const std::optional<Taker>& taker) {
+    if (taker && !core_.catalog.may_evict(taker->dataset, taker->bytes)) return fail(kTierFull, "full");
     // On a file system that went read-only, what is there can still be read: it is not to be forgotten.
     const auto& folder = core_.catalog.extents_dir();
     if (TIERFS_FAULT_CALL("nvme.access", ::access(folder.c_str(), W_OK)) != 0) {
@@ -57,8 +59,10 @@ Result<void> SpaceKeeper::try_evict(const std::optional<Unit>& keep, bool forced
         core_.write_failed(error);
         return fail(error);
     }
-    auto victim = core_.catalog.take_next(keep, forced);
-    if (!victim && !forced && core_.catalog.is_kept()) return fail(kTierFull, "full");
+    auto victim = core_.catalog.take_next(keep, !taker, taker ? taker->dataset : DatasetNumber{0},
+                                          taker ? taker->bytes : 0);
+    const bool stays = taker && core_.catalog.shares().get(taker->dataset) != Retention::goes;
+    if (!victim && taker && (stays || core_.catalog.has_pins())) return fail(kTierFull, "full");
     if (!victim) return fail(ENOSPC, core_.options.directory.native() + ": nothing to evict");
     return evict(std::move(*victim));
 }

@@ -16,21 +16,27 @@ class SpaceKeeper {
   public:
     explicit SpaceKeeper(NvmeCore& core) : core_(core) {}
 
-    /// Evicts until `bytes` more fit under the limit, and leave 2 % or 64 MiB of the file system (the
-    /// smaller) free where that can be had. `keep` is not evicted. Errors: ENOSPC, there is not enough to
-    /// evict; kTierFull; those of unlinking.
-    Result<void> make_room(std::uint64_t bytes, const std::optional<Unit>& keep = std::nullopt);
+    /// Evicts what may go for this dataset until `bytes` more fit under the limit, and leave 2 % or 64 MiB of
+    /// the file system (the smaller) free where that can be had. `keep` is not evicted. Errors: ENOSPC, there
+    /// is not enough to evict; kTierFull; those of unlinking.
+    Result<void> make_room(std::uint64_t bytes, DatasetNumber dataset,
+                           const std::optional<Unit>& keep = std::nullopt);
 
     /// False: nothing can be evicted, or its file cannot be unlinked. Then the next one could not either,
     /// most likely: whoever wants more room must stop here, or all is forgotten and nothing is freed.
-    /// Since limit or device are smaller than they were: also of what is kept.
+    /// Since limit or device are smaller than they were: of whatever dataset, also of what is kept.
     bool evict_one(const std::optional<Unit>& keep = std::nullopt);
 
     /// Takes this unit out: its L records, then its file.
     void drop(const Unit& unit);
 
   private:
-    Result<void> try_evict(const std::optional<Unit>& keep, bool forced);
+    /// Who room is made for; nothing: somebody has to go.
+    struct Taker {
+        DatasetNumber dataset = 0;
+        std::uint64_t bytes = 0;
+    };
+    Result<void> try_evict(const std::optional<Unit>& keep, const std::optional<Taker>& taker);
     Result<void> evict(Victim victim);
     void erase_entries(const Victim& victim);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <tuple>
 
 #include "config/log.hpp"
 #include "config/sync_point.hpp"
@@ -11,6 +12,8 @@ namespace {
 
 /// Reports of readers wait in the queue without a buffer that bounds them.
 constexpr std::size_t kMostReports = 16384;
+/// Each has a chunk in memory and an extent on the device.
+constexpr std::size_t kMostPackers = 4;
 /// While there is other work, one unit is adopted for so many tasks.
 constexpr unsigned kTasksPerAdoption = 16;
 constexpr std::chrono::milliseconds kTick{250};
@@ -28,7 +31,7 @@ std::uint64_t total_size(const std::vector<BufferPtr>& data) {
 NvmeWriter::NvmeWriter(NvmeCore& core, FoundUnits found)
     : core_(core),
       space_(core),
-      packer_(core, space_, found.next_number),
+      next_number_(found.next_number),
       files_(core, space_),
       to_adopt_(found.units.rbegin(), found.units.rend()),  // newest first: likeliest to be wanted
       thread_([this] { run(); }) {}
@@ -37,32 +40,40 @@ NvmeWriter::~NvmeWriter() {
     close();
 }
 
-bool NvmeWriter::takes(std::uint64_t object_size, std::uint64_t length) const {
-    if (object_size > core_.options.limit / 2 || !core_.health.may_write()) return false;
-    if (core_.catalog.may_evict()) return true;
-    std::uint64_t queued = 0;
-    {
-        MutexLock lock(mutex_);
-        queued = queued_bytes_;
-    }
+bool NvmeWriter::takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const {
+    if (object_size > core_.limit / 2 || !core_.health.may_write()) return false;
+    if (core_.catalog.may_evict(dataset, std::max(core_.extent_size, length))) return true;
+    const std::uint64_t queued = queued_bytes();
     const std::uint64_t used = core_.catalog.used() + queued;
     if (object_size > core_.max_packed)
-        return used + FileWriter::space_of(length) + FileWriter::space_of(0) <= core_.options.limit;
+        return used + FileWriter::space_of(length) + FileWriter::space_of(0) <= core_.limit;
     // The extent under way counts as full; what waits must fit into what is left of it, more or less.
-    return used + core_.extent_size <= core_.options.limit ||
-           (!core_.extents_end && queued < core_.extent_size / 2);
+    return used + core_.extent_size <= core_.limit ||
+           (!core_.extents_end[dataset] && queued < core_.extent_size / 2);
+}
+
+std::uint64_t NvmeWriter::queued_bytes() const {
+    MutexLock lock(mutex_);
+    return queued_bytes_;
+}
+
+std::chrono::milliseconds NvmeWriter::busy_for() const {
+    MutexLock lock(mutex_);
+    if (!busy_since_) return std::chrono::milliseconds(0);
+    return std::chrono::duration_cast<std::chrono::milliseconds>(core_.now() - *busy_since_);
 }
 
 void NvmeWriter::admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-                       std::vector<BufferPtr> data) {
+                       std::vector<BufferPtr> data, DatasetNumber dataset) {
     const std::uint64_t length = total_size(data);
     if (length == 0 || offset % kBlockSize != 0 || offset > object_size || length > object_size - offset)
         return;
     if ((offset + length) % kBlockSize != 0 && offset + length != object_size) return;
-    if (object_size > core_.options.limit / 2 || !core_.health.may_write()) return;
+    if (object_size > core_.limit / 2 || !core_.health.may_write()) return;
     if (object_size <= core_.max_packed && length != object_size) return;
     Task task;
     task.kind = Task::Kind::admit;
+    task.dataset = dataset;
     task.id = id;
     task.object_size = object_size;
     task.offset = offset;
@@ -171,12 +182,12 @@ NvmeWriter::Next NvmeWriter::next_task(Task& task) {
     MutexLock lock(mutex_);
     busy_since_.reset();
     while (queue_.empty() && !stop_) {
-        const auto deadline = packer_.deadline();
-        if (!to_adopt_.empty() || (deadline && *deadline <= core_.now())) {
+        const auto due = deadline();
+        if (!to_adopt_.empty() || (due && *due <= core_.now())) {
             busy_since_ = core_.now();
             return Next::idle;
         }
-        if (deadline) {
+        if (due) {
             // In short steps: the hook's clock need not run with the real one.
             (void)lock.wait_for(wake_, kTick);
         } else {
@@ -191,9 +202,41 @@ NvmeWriter::Next NvmeWriter::next_task(Task& task) {
     return Next::task;
 }
 
+Packer& NvmeWriter::packer_of(DatasetNumber dataset) {
+    const auto found = std::find_if(packers_.begin(), packers_.end(),
+                                    [&](const auto& each) { return each.first == dataset; });
+    if (found != packers_.end()) {
+        packers_.splice(packers_.begin(), packers_, found);
+        return packers_.front().second;
+    }
+    if (packers_.size() == kMostPackers) {
+        packers_.back().second.seal();
+        packers_.pop_back();
+    }
+    packers_.emplace_front(std::piecewise_construct, std::forward_as_tuple(dataset),
+                           std::forward_as_tuple(core_, space_, next_number_, dataset));
+    return packers_.front().second;
+}
+
+std::optional<Health::Clock::time_point> NvmeWriter::deadline() const {
+    std::optional<Health::Clock::time_point> first;
+    for (const auto& [dataset, packer] : packers_) {
+        const auto due = packer.deadline();
+        if (due && (!first || *due < *first)) first = due;
+    }
+    return first;
+}
+
+bool NvmeWriter::is_packing(const ContentId& id) const {
+    return std::any_of(packers_.begin(), packers_.end(),
+                       [&](const auto& each) { return each.second.holds(id); });
+}
+
 void NvmeWriter::idle_work() {
-    const auto deadline = packer_.deadline();
-    if (deadline && *deadline <= core_.now()) packer_.flush();
+    for (auto& [dataset, packer] : packers_) {
+        const auto due = packer.deadline();
+        if (due && *due <= core_.now()) packer.flush();
+    }
     if (!to_adopt_.empty()) {
         const Unit unit = to_adopt_.front();
         to_adopt_.pop_front();
@@ -207,7 +250,7 @@ void NvmeWriter::run() {
         busy_since_ = core_.now();  // the device may stall at the first unlink
     }
     // A limit that was lowered since the last run is met before anything else.
-    while (core_.catalog.used() > core_.options.limit && space_.evict_one()) {
+    while (core_.catalog.used() > core_.limit && space_.evict_one()) {
     }
     while (true) {
         Task task;
@@ -228,7 +271,9 @@ void NvmeWriter::run() {
         MutexLock lock(mutex_);
         orderly = !abandon_;
     }
-    if (orderly) packer_.seal();
+    for (auto& [dataset, packer] : packers_) {
+        if (orderly) packer.seal();
+    }
     MutexLock lock(mutex_);
     queue_.clear();
     queued_.clear();
@@ -253,7 +298,7 @@ void NvmeWriter::work(Task& task) {
             review(task);
             break;
         case Task::Kind::flush: {
-            packer_.flush();
+            for (auto& [dataset, packer] : packers_) packer.flush();
             MutexLock lock(mutex_);
             flushes_done_ = std::max(flushes_done_, task.ticket);
             lock.unlock();
@@ -278,14 +323,16 @@ void NvmeWriter::store(Task& task) {
     const bool in_file =
         known && known->kind == Location::Kind::backing_file && core_.catalog.has_file(task.id);
     if (task.object_size <= core_.max_packed && !in_file) {
-        if (!packer_.holds(task.id)) packer_.add(task.id, pieces);
+        if (!is_packing(task.id)) packer_of(task.dataset).add(task.id, pieces);
     } else {
-        files_.write(task.id, task.object_size, task.offset, pieces);
+        files_.write(task.id, task.object_size, task.offset, pieces, task.dataset);
     }
 }
 
 void NvmeWriter::erase_object(const ContentId& id) {
-    if (packer_.holds(id)) packer_.flush();
+    for (auto& [dataset, packer] : packers_) {
+        if (packer.holds(id)) packer.flush();
+    }
     if (core_.catalog.has_file(id)) {
         files_.forget(id);
         space_.drop(Unit::file(id));

@@ -4,11 +4,13 @@
 
 #include <condition_variable>
 #include <deque>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <thread>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "tiering/nvme/adopt.hpp"
@@ -26,12 +28,17 @@ class NvmeWriter {
     NvmeWriter& operator=(const NvmeWriter&) = delete;
 
     void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-               std::vector<BufferPtr> data);
-    /// False: the tier is full and keeps what it has, or cannot be written.
-    [[nodiscard]] bool takes(std::uint64_t object_size, std::uint64_t length) const TIERFS_EXCLUDES(mutex_);
+               std::vector<BufferPtr> data, DatasetNumber dataset);
+    /// False: the tier is full and nothing goes for this dataset, or cannot be written.
+    [[nodiscard]] bool takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const
+        TIERFS_EXCLUDES(mutex_);
     /// While the device stalls: gives back the memory of what waits to be written beyond
     /// options.stalled_queue.
     void relieve() TIERFS_EXCLUDES(mutex_);
+    /// Of data that waits to be written.
+    [[nodiscard]] std::uint64_t queued_bytes() const TIERFS_EXCLUDES(mutex_);
+    /// How long the thread has been at one thing.
+    [[nodiscard]] std::chrono::milliseconds busy_for() const TIERFS_EXCLUDES(mutex_);
     void erase(const ContentId& id);
     /// A reader found that `seen` leads nowhere or that its bytes do not verify: unless the record has
     /// changed since, it is erased (extents) or the range marked absent (backing files).
@@ -52,6 +59,7 @@ class NvmeWriter {
         std::vector<BufferPtr> data;
         std::optional<Location> seen;
         std::uint64_t ticket = 0;
+        DatasetNumber dataset = 0;
     };
     /// A piece of an object on its way, so that it is not queued twice.
     struct Piece {
@@ -75,11 +83,16 @@ class NvmeWriter {
     void review(const Task& task);
     void stop(bool orderly);
     [[nodiscard]] bool is_stalled() const TIERFS_REQUIRES(mutex_);
+    Packer& packer_of(DatasetNumber dataset);
+    /// When the first of the chunks under way wants to be written.
+    [[nodiscard]] std::optional<Health::Clock::time_point> deadline() const;
+    [[nodiscard]] bool is_packing(const ContentId& id) const;
 
     NvmeCore& core_;
     // Of the writer thread alone, from its start to its end:
     SpaceKeeper space_;
-    Packer packer_;
+    std::uint64_t next_number_;
+    std::list<std::pair<DatasetNumber, Packer>> packers_;  ///< a few, the last used first
     FileWriter files_;
     std::deque<Unit> to_adopt_;
     unsigned since_adopted_ = 0;

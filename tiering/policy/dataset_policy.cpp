@@ -41,6 +41,15 @@ DatasetPolicy::DatasetPolicy(DatasetClass configured)
       current_(configured),
       reason_(configured == DatasetClass::automatic ? "too little was read yet" : "set by class") {}
 
+void DatasetPolicy::configure(DatasetClass configured, Clock::time_point now) {
+    MutexLock lock(mutex_);
+    configured_.store(configured, std::memory_order_relaxed);
+    current_.store(configured, std::memory_order_relaxed);
+    reason_ = configured == DatasetClass::automatic ? "too little was read yet" : "set while mounted";
+    decided_ = now;
+    votes_ = 0;
+}
+
 bool DatasetPolicy::update_class(const PatternEvidence& evidence, Clock::time_point now) {
     if (is_configured()) return false;
     const Pattern pattern = PatternRecogniser::judge(evidence);
@@ -100,7 +109,7 @@ DatasetPolicy::Step DatasetPolicy::decide(const Traffic& traffic, Clock::time_po
 
 DatasetStatus DatasetPolicy::status() const {
     DatasetStatus status;
-    status.configured = name_of(configured_);
+    status.configured = name_of(configured());
     status.current = current() == DatasetClass::automatic ? "undecided" : name_of(current());
     status.evidence = recogniser_.window();
     MutexLock lock(mutex_);

@@ -14,13 +14,16 @@ namespace tierfs {
 
 /// What `tierfs status` says of a dataset.
 struct DatasetStatus {
+    std::string match = "/**";  ///< the rule's
     std::string configured = "auto";
     std::string current = "undecided";  ///< the class in force
     std::string reason;
-    PatternEvidence evidence;    ///< of the last window, whether or not it decided
-    std::int64_t decided_s = 0;  ///< when `current` came into force, seconds since 1970; 0: not yet
-    std::uint64_t renewals = 0;  ///< how often what nobody read any more was given up
-    bool frozen = false;         ///< full: nothing is admitted or evicted
+    PatternEvidence evidence;      ///< of the last window, whether or not it decided
+    std::int64_t decided_s = 0;    ///< when `current` came into force, seconds since 1970; 0: not yet
+    std::uint64_t renewals = 0;    ///< how often what nobody read any more was given up
+    bool frozen = false;           ///< full: nothing is admitted or evicted
+    std::uint64_t kept_bytes = 0;  ///< in the tiers (gauge)
+    std::uint64_t read_bytes = 0, origin_bytes = 0;  ///< by applications; of these from the origin
 };
 
 /// Thread-safe. Times are passed in.
@@ -28,7 +31,7 @@ struct DatasetStatus {
 /// epoch and undecided evict nothing for what is new: a shuffled epoch hits each resident byte once, whatever
 /// is evicted, so that eviction gains nothing and costs writes (CoorDL, VLDB 2021, section 4.1). hot:
 /// S3-FIFO. stream and once are kept where there is room, since a first epoch in order looks the same; where
-/// they are configured, they are not written to NVMe.
+/// they are configured, they are not written to NVMe. pin and none are never recognised.
 ///
 /// The first window decides. Then a class needs as many visits more than the others as two windows have, and
 /// as half of the items: where few large files are shuffled, the first quarter of an epoch can look hot.
@@ -59,14 +62,17 @@ class DatasetPolicy {
 
     /// DatasetClass::automatic: undecided.
     [[nodiscard]] DatasetClass current() const { return current_.load(std::memory_order_relaxed); }
-    [[nodiscard]] bool is_configured() const { return configured_ != DatasetClass::automatic; }
+    [[nodiscard]] bool is_configured() const { return configured() != DatasetClass::automatic; }
+    [[nodiscard]] DatasetClass configured() const { return configured_.load(std::memory_order_relaxed); }
+    /// From now on this class; automatic: by watching.
+    void configure(DatasetClass configured, Clock::time_point now) TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] DatasetStatus status() const TIERFS_EXCLUDES(mutex_);
 
   private:
     bool update_class(const PatternEvidence& evidence, Clock::time_point now) TIERFS_REQUIRES(mutex_);
     bool is_unused(const PatternEvidence& evidence, const Traffic& traffic) TIERFS_REQUIRES(mutex_);
 
-    const DatasetClass configured_;
+    std::atomic<DatasetClass> configured_;
     std::atomic<DatasetClass> current_;
     PatternRecogniser recogniser_;
     mutable Mutex mutex_;

@@ -1,7 +1,6 @@
 #include "tiering/prefetch/dataset_fill.hpp"
 
-#include <cerrno>
-#include <vector>
+#include <utility>
 
 #include "config/log.hpp"
 
@@ -18,13 +17,24 @@ DatasetFill::~DatasetFill() {
     if (thread_.joinable()) thread_.join();
 }
 
-void DatasetFill::start(std::function<void()> done) {
+void DatasetFill::join_if_ended() {
+    if (ended_ && thread_.joinable()) thread_.join();
+}
+
+void DatasetFill::start(const Options& options, std::function<void()> done) {
+    options_ = options;
     done_ = std::move(done);
+    identity_ = origin_.identity();
+    listening_ = options.scope == Scope::recognised;
     thread_ = std::thread([this] { run(); });
 }
 
 void DatasetFill::stop() {
     stopped_ = true;
+    wake();
+}
+
+void DatasetFill::wake() {
     MutexLock lock(mutex_);
     wake_.notify_all();
 }
@@ -36,53 +46,43 @@ bool DatasetFill::pause(std::chrono::milliseconds time) {
 }
 
 void DatasetFill::run() {
-    std::vector<std::string> folders{std::string()};
-    while (!folders.empty() && !stopping()) {
-        const std::string path = std::move(folders.back());
-        folders.pop_back();
-        if (!walk_directory(path, folders)) break;
+    if (options_.scope == Scope::all) {
+        run_all();
+    } else {
+        run_recognised();
     }
+    listening_ = false;
+    ended_ = true;
     done_();
 }
 
-bool DatasetFill::walk_directory(const std::string& path, std::vector<std::string>& folders) {
-    std::vector<std::string> found;
-    std::string token;
-    do {
-        const auto page = origin_.list(path, token);
-        if (stopping()) return false;
-        if (!page && (page.error().code == ENOENT || page.error().code == ENOTDIR)) break;
-        if (!page) {
-            log::warning("filling the cache ends: " + page.error().message);
-            return false;
+void DatasetFill::run_all() {
+    FileWalk walk(origin_, "", FileWalk::Below::with);
+    std::vector<ListedFile> files;
+    std::uint64_t number = 0;
+    while (!walk.over()) {
+        files.clear();
+        const auto listed = walk.next(files);
+        if (stopping()) return;
+        if (!listed) {
+            log::warning("filling the cache ends: " + listed.error().message);
+            return;
         }
-        for (const DirectoryEntry& entry : page->entries) {
-            std::string inner = path.empty() ? entry.name : path + '/' + entry.name;
-            if (entry.attributes.kind == ObjectKind::directory) {
-                found.push_back(std::move(inner));
-            } else if (entry.attributes.kind == ObjectKind::file && !offer(inner, entry.attributes)) {
-                return false;
-            }
+        for (const ListedFile& file : files) {
+            if (number++ % options_.share.count == options_.share.index && offer(file) == Offered::full)
+                return;
         }
-        token = page->next;
-    } while (!token.empty());
-    folders.insert(folders.end(), std::make_move_iterator(found.rbegin()),
-                   std::make_move_iterator(found.rend()));
-    return true;
+    }
 }
 
-bool DatasetFill::offer(const std::string& path, const Attributes& attributes) {
-    if (attributes.size == 0 || attributes.archived) return !stopping();
-    auto object = std::make_shared<ObjectRef>();
-    object->content = content_id(origin_.identity(), path, attributes.version);
-    object->path = path;
-    object->version = attributes.version;
-    object->size = attributes.size;
-    const Offered offered = offer_(object);
-    if (stopping()) return false;
+DatasetFill::Offered DatasetFill::offer(const ListedFile& file) {
+    if (!file.fetchable) return stopping() ? Offered::full : Offered::passed;
+    const Offered offered = offer_(object_of(identity_, file));
+    if (stopping()) return Offered::full;
+    if (offered == Offered::passed) return offered;
     refused_ = offered == Offered::full ? refused_ + 1 : 0;
-    if (offered == Offered::taken) bytes_.fetch_add(attributes.size, std::memory_order_relaxed);
-    return refused_ < kRefusals;
+    if (offered == Offered::taken) bytes_.fetch_add(file.size, std::memory_order_relaxed);
+    return refused_ < kRefusals ? offered : Offered::full;
 }
 
 }  // namespace tierfs

@@ -1,29 +1,55 @@
-// Reads a whole dataset into the tiers in the background.
+// Reads a dataset, or the part of it that its readers mean, into the tiers in the background.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
 
 #include "backends/origin.hpp"
 #include "config/mutex.hpp"
+#include "config/units.hpp"
 #include "tiering/object.hpp"
+#include "tiering/prefetch/file_walk.hpp"
+#include "tiering/prefetch/read_places.hpp"
 
 namespace tierfs {
 
-/// Walks the origin once, a directory's files before its subdirectories, each in the order of their names,
-/// and offers every file. Owns the thread that does it. Decides nothing and keeps nothing: whoever takes the
-/// offers fetches what is missing, at Priority::fill, as fast as it likes.
+/// Walks the origin, a directory's files before its subdirectories, each in the order of their names, and
+/// offers files. Owns the thread that does it. Keeps no data: whoever takes the offers fetches what is
+/// missing, at Priority::fill, as fast as it likes.
 ///
-/// A directory that vanished is left out; on any other error the walk ends and says so in the log. Ends by
-/// itself when the tiers are full. `origin` must outlive it.
+/// Scope::all offers every file once (of a share, the files whose number in that order leaves `index` when
+/// divided by `count`; all regular files are numbered, empty ones too).
+///
+/// Scope::recognised waits until small files are read in no order, lists the folder that most of them lie in,
+/// and offers those files that ReadPlaces takes for meant; as more is read, more is. Since a random part of
+/// a dataset cannot be told from all of it before it is read for the second time, the waste is bounded:
+/// what was offered and not read since stays below `risk` plus as many bytes as readers have read, so that
+/// beyond `risk` half of what was fetched is of use at any time. And where readers who still choose among
+/// files find fewer than half as many of those fetched as chance would have them find, it ends for good.
+/// kSegment files are looked at at a time; they take some 6 MiB.
+///
+/// On an error of the origin the walk ends and says so in the log. It ends by itself when the tiers are full.
+/// `origin` must outlive it. Thread-safe.
 class DatasetFill {
   public:
-    enum class Offered : std::uint8_t { taken, full };
+    enum class Scope : std::uint8_t { all, recognised };
+    struct Options {
+        Scope scope = Scope::all;
+        Share share;
+        std::uint64_t risk = 0;  ///< bytes
+    };
+    /// passed: not what is to be filled. full: the end.
+    enum class Offered : std::uint8_t { taken, full, passed };
     /// May block; ends soon after `stopping` says true.
     using Offer = std::function<Offered(const std::shared_ptr<const ObjectRef>&)>;
 
@@ -31,30 +57,94 @@ class DatasetFill {
     ~DatasetFill();
 
     /// Once. `done` is called on the thread, as the last thing it does.
-    void start(std::function<void()> done);
+    void start(const Options& options, std::function<void()> done);
     /// Does not wait for the thread.
     void stop() TIERFS_EXCLUDES(mutex_);
+    /// Puts a thread away that has ended: where others are held, the destructor is not called.
+    void join_if_ended();
     [[nodiscard]] bool stopping() const { return stopped_.load(std::memory_order_relaxed); }
-    /// Waits; false when stopped.
+    /// Waits until the time is over or `wake`; false when stopped.
     bool pause(std::chrono::milliseconds time) TIERFS_EXCLUDES(mutex_);
+    void wake() TIERFS_EXCLUDES(mutex_);
+
+    /// A small file was read that came from the origin or the NVMe tier since. For Scope::recognised.
+    void note(const ObjectRef& object) TIERFS_EXCLUDES(mutex_) {
+        if (listening_.load(std::memory_order_relaxed)) take_note(object);
+    }
 
     /// Bytes of the files that were offered.
     [[nodiscard]] std::uint64_t offered_bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
   private:
+    static constexpr std::size_t kSegment = 32 * 1024;
+    static constexpr std::size_t kRecent = 32;     ///< reads that tell order from chance
+    static constexpr std::size_t kHistory = 4096;  ///< reads that are looked for in a listing
+
+    struct Note {
+        std::uint64_t key = 0;  ///< hash of the path
+        std::uint64_t size = 0;
+    };
+    enum class Place : std::uint8_t { untouched, offered, read };
+    /// A stretch of the walk.
+    struct Segment {
+        std::vector<ListedFile> files;
+        std::vector<Place> places;
+        std::unordered_map<std::uint64_t, std::uint32_t> by_key;
+        std::uint64_t first = 0;  ///< number of its first file
+        std::uint64_t read = 0, offered_unread = 0;
+        std::uint64_t meant = 0;  ///< files of it, when last counted
+    };
+
+    void take_note(const ObjectRef& object) TIERFS_EXCLUDES(mutex_);
     void run();
-    /// False: the walk is over.
-    bool walk_directory(const std::string& path, std::vector<std::string>& folders);
-    bool offer(const std::string& path, const Attributes& attributes);
+    void run_all();
+    void run_recognised();
+    /// full: the walk is over.
+    Offered offer(const ListedFile& file);
+
+    // Scope::recognised; all of it on the thread
+    bool wait_for_scattered_reads(std::string& root) TIERFS_EXCLUDES(mutex_);
+    void fill_tree(const std::string& root);
+    bool list_page(FileWalk& walk, Segment& segment);
+    /// Looks at what was read since, and at what that says.
+    void drain(Segment& segment) TIERFS_EXCLUDES(mutex_);
+    void located(Segment& segment, std::uint32_t place, bool now);
+    bool offer_meant(Segment& segment);
+    bool wait_for_readers(Segment& segment) TIERFS_EXCLUDES(mutex_);
+    void remember_offered(const ListedFile& file);
+    [[nodiscard]] bool is_useless() const {
+        return chance_ >= 32 && static_cast<double>(found_) * 2 < chance_;
+    }
 
     Origin& origin_;
     const Offer offer_;
     std::function<void()> done_;
-    std::atomic<bool> stopped_{false};
+    Options options_;
+    std::string identity_;
+    std::atomic<bool> stopped_{false}, listening_{false};
     std::atomic<std::uint64_t> bytes_{0};
-    unsigned refused_ = 0;  ///< in a row; of the thread alone
+
+    // of the thread alone
+    unsigned refused_ = 0;  ///< in a row
+    bool over_ = false;     ///< nothing will be offered any more
+    ReadPlaces places_;
+    std::size_t unjudged_ = 0;            ///< new ones in places_
+    std::vector<std::uint64_t> history_;  ///< a ring of keys
+    std::size_t oldest_ = 0;
+    std::unordered_set<std::uint64_t> known_;                  ///< those in it
+    std::unordered_map<std::uint64_t, std::uint64_t> unread_;  ///< a sample of what was offered: key -> bytes
+    unsigned unread_bits_ = 0;                                 ///< one in 2^bits is in it
+    std::uint64_t unread_bytes_ = 0;                           ///< of the sample
+    std::uint64_t read_bytes_ = 0;
+    std::uint64_t strangers_ = 0, natives_ = 0;  ///< reads lately outside and inside of the segment
+    double chance_ = 0;                          ///< how many reads would have found offered files
+    std::uint64_t found_ = 0;                    ///< how many did
+
     Mutex mutex_;
     std::condition_variable wake_;
+    std::vector<Note> notes_ TIERFS_GUARDED_BY(mutex_);  ///< not looked at yet
+    std::vector<std::string> recent_ TIERFS_GUARDED_BY(mutex_);
+    std::atomic<bool> ended_{false};  ///< but for `done`
     std::thread thread_;
 };
 

@@ -26,10 +26,12 @@ std::uint64_t StreamPrefetcher::part_length(std::uint64_t window) const {
 
 PrefetchAdvice StreamPrefetcher::advice(const Stream& stream, const Cursor& cursor, std::uint64_t begin,
                                         std::uint64_t end) const {
-    if (cursor.window == 0) return {};
+    if (cursor.window == 0) return {false, stream.stride.gap != 0, 0, 0};
+    if (cursor.backward) return {false, true, 0, 0};
     const std::uint64_t length = part_length(cursor.window);
-    return {true, std::max(cursor.begin, begin / length * length),
-            std::min(stream.size, ((end - 1) / length + 1) * length)};
+    const std::uint64_t last = cursor.cap == 0 ? stream.size : std::max(end, cursor.cap);
+    return {true, true, std::max(cursor.begin, begin / length * length),
+            std::min(last, ((end - 1) / length + 1) * length)};
 }
 
 void StreamPrefetcher::set_window(Cursor& cursor, std::uint64_t window) {
@@ -76,10 +78,15 @@ void StreamPrefetcher::sweep(Shard& shard, Clock::time_point now) {
             set_window(cursor, 0);
             return true;
         });
+        if (!stream.cursors.empty()) continue;
+        stream.stride = {};
+        stream.runs.clear();
+        stream.oldest_run = 0;
     }
 }
 
 bool StreamPrefetcher::belongs(const Cursor& cursor, std::uint64_t begin, std::uint64_t end) const {
+    if (cursor.backward) return end <= cursor.position && end + limits_.part >= cursor.begin;
     const std::uint64_t reach = std::max(std::min(cursor.window, kReorder), limits_.part);
     if (begin + reach < cursor.position) return false;                 // from the past: another pass
     if (begin <= cursor.position && end >= cursor.begin) return true;  // touches what was read
@@ -105,8 +112,13 @@ void StreamPrefetcher::take_in(Cursor& cursor, std::uint64_t begin, std::uint64_
 
 PrefetchAdvice StreamPrefetcher::advance(Stream& stream, Cursor& cursor, std::uint64_t begin,
                                          std::uint64_t end) {
+    if (cursor.backward || (cursor.window == 0 && end == cursor.begin && begin != 0))
+        return retreat(stream, cursor, begin, end);
     const bool onward = end > cursor.position;
+    if (onward) cursor.down = 0;
     take_in(cursor, begin, end);
+    note_run(stream, cursor.begin, cursor.position);
+    if (cursor.position > cursor.cap) cursor.cap = 0;
     if (onward) {
         ++cursor.run;
         ++stream.continued;
@@ -129,6 +141,8 @@ PrefetchAdvice StreamPrefetcher::advance(Stream& stream, Cursor& cursor, std::ui
 PrefetchAdvice StreamPrefetcher::open(Stream& stream, std::uint64_t begin, std::uint64_t end,
                                       Clock::time_point now) {
     if (begin != 0) ++stream.seeks;
+    const std::uint64_t cap = find_stride(stream, begin);
+    note_run(stream, begin, end);
     if (stream.cursors.size() >= kCursors) {
         const auto oldest =
             std::min_element(stream.cursors.begin(), stream.cursors.end(),
@@ -140,6 +154,7 @@ PrefetchAdvice StreamPrefetcher::open(Stream& stream, std::uint64_t begin, std::
     cursor.begin = begin;
     cursor.position = end;
     cursor.dense_from = begin;
+    cursor.cap = cap > end ? cap : 0;
     cursor.consumed = end - begin;
     cursor.last_used = stream.reads;
     cursor.last_read = now;
@@ -187,17 +202,26 @@ std::optional<PrefetchPart> StreamPrefetcher::next(const ContentId& id) {
     const auto found = shard.streams.find(id);
     if (found == shard.streams.end()) return std::nullopt;
     Stream& stream = *found->second;
+    const auto streams = std::count_if(stream.cursors.begin(), stream.cursors.end(),
+                                       [](const Cursor& cursor) { return cursor.window > 0; });
     for (Cursor& cursor : stream.cursors) {
         if (cursor.window == 0) continue;
+        // Reads went elsewhere: the rest of the window waits until this run is read again.
+        if (stream.reads - cursor.last_used > 2 * static_cast<std::uint64_t>(streams)) continue;
+        if (cursor.backward) {
+            if (auto part = next_backward(cursor)) return part;
+            continue;
+        }
         const std::uint64_t window = std::min(cursor.window, window_limit());
         const std::uint64_t begin = cursor.next;
-        if (begin >= stream.size || begin >= cursor.position + window) continue;
+        const std::uint64_t size = cursor.cap == 0 ? stream.size : std::min(stream.size, cursor.cap);
+        if (begin >= size || begin >= cursor.position + window) continue;
         // Ends are multiples of the part's length, so that parts line up whatever came before.
         const std::uint64_t length = part_length(window);
-        cursor.next = std::min(stream.size, (begin / length + 1) * length);
+        cursor.next = std::min(size, (begin / length + 1) * length);
         return PrefetchPart{begin, cursor.next, cursor.begin};
     }
-    return std::nullopt;
+    return next_piece(stream);
 }
 
 void StreamPrefetcher::put_back(const ContentId& id, const PrefetchPart& part) {
@@ -205,8 +229,14 @@ void StreamPrefetcher::put_back(const ContentId& id, const PrefetchPart& part) {
     MutexLock lock(shard.mutex);
     const auto found = shard.streams.find(id);
     if (found == shard.streams.end()) return;
-    for (Cursor& cursor : found->second->cursors) {
-        if (cursor.window > 0 && cursor.next == part.end) cursor.next = part.begin;
+    Stream& stream = *found->second;
+    for (Cursor& cursor : stream.cursors) {
+        if (cursor.window == 0) continue;
+        if (cursor.backward) {
+            if (cursor.next == part.stream_begin) cursor.next = part.end;
+        } else if (cursor.next == part.end) {
+            cursor.next = part.begin;
+        }
     }
 }
 
@@ -231,6 +261,7 @@ void StreamPrefetcher::forget(const ContentId& id) {
     if (found == shard.streams.end()) return;
     for (Cursor& cursor : found->second->cursors) set_window(cursor, 0);
     found->second->cursors.clear();
+    found->second->stride = {};
 }
 
 }  // namespace tierfs

@@ -26,7 +26,8 @@ struct PrefetchLimits {
 };
 
 struct PrefetchAdvice {
-    bool sequential = false;
+    bool sequential = false;           ///< part of a run without gaps, forwards
+    bool ahead = false;                ///< something may be wanted now: see `next`
     std::uint64_t begin = 0, end = 0;  ///< a stream's read that has to be fetched brings these bytes along
 };
 
@@ -44,6 +45,11 @@ struct PrefetchPart {
 /// object chance alone makes neighbours. Each further read of a stream doubles its window up to the limits.
 /// Parts grow with the window, a quarter of it each: the first bytes come soon, and a long stream makes few
 /// requests, which cost the server about as much as a megabyte does.
+/// Backwards, a run counts from its third adjacent read on; its window lies before it. Where four runs of an
+/// object, forwards or backwards, begin at the same distance from one another, they are pieces of a strided
+/// run: only the pieces to come are wanted, twice as many with each that is read. (Four, since among the
+/// latest runs of reads at random in a small object three stand like that by chance now and then.)
+///
 /// A read that belongs nowhere starts a new cursor, and the least recently used of kCursors goes, with
 /// whatever it had not asked for yet.
 ///
@@ -51,8 +57,9 @@ struct PrefetchPart {
 class StreamPrefetcher {
   public:
     using Clock = std::chrono::steady_clock;
-    static constexpr std::size_t kCursors = 8;
+    static constexpr std::size_t kCursors = 24;
     static constexpr std::size_t kObjects = 2048;
+    static constexpr std::size_t kRuns = 16;
 
     explicit StreamPrefetcher(const PrefetchLimits& limits);
 
@@ -82,9 +89,25 @@ class StreamPrefetcher {
         std::uint64_t dense_from = 0, consumed = 0;  ///< bytes read since dense_from
         std::uint64_t window = 0;                    ///< 0: not a stream yet
         std::uint64_t next = 0;  ///< where the next part begins: a multiple of limits.part, or the size
+        std::uint64_t cap = 0;   ///< piece of a strided run: it ends here; 0: nobody knows
         unsigned run = 0;        ///< adjacent reads after the first
+        bool backward = false;   ///< the window lies before `begin`; next: end of the next part
+        unsigned down = 0;       ///< adjacent reads, each before the other
         std::uint64_t last_used = 0;
         Clock::time_point last_read;
+    };
+    /// Where a run began, and how far it got.
+    struct Run {
+        std::uint64_t begin = 0, end = 0;
+    };
+    struct Stride {
+        std::int64_t gap = 0;      ///< between the beginnings of pieces; 0: no strided run
+        std::uint64_t length = 0;  ///< of a piece
+        std::uint64_t last = 0;    ///< where the latest piece began
+        std::uint64_t pieces = 0;  ///< wanted ahead of it
+        std::uint64_t wanted = 0;  ///< of these, asked for
+        std::uint64_t done = 0;    ///< bytes of the next one that were asked for
+        unsigned strangers = 0;    ///< runs in a row that are no pieces
     };
     struct Stream {
         ContentId id;
@@ -92,6 +115,9 @@ class StreamPrefetcher {
         std::vector<Cursor> cursors;
         std::uint64_t reads = 0;  ///< also the clock of last_used
         std::uint32_t seeks = 0, continued = 0;
+        std::vector<Run> runs;  ///< the latest, a ring of kRuns
+        std::size_t oldest_run = 0;
+        Stride stride;
         bool issuing = false, again = false;
     };
     struct Shard {
@@ -108,6 +134,13 @@ class StreamPrefetcher {
     PrefetchAdvice advance(Stream& stream, Cursor& cursor, std::uint64_t begin, std::uint64_t end);
     void take_in(Cursor& cursor, std::uint64_t begin, std::uint64_t end) const;
     PrefetchAdvice open(Stream& stream, std::uint64_t begin, std::uint64_t end, Clock::time_point now);
+    PrefetchAdvice retreat(Stream& stream, Cursor& cursor, std::uint64_t begin, std::uint64_t end);
+    static void note_run(Stream& stream, std::uint64_t begin, std::uint64_t end);
+    /// A run begins: the end of its piece where it is one of a strided run, else 0.
+    std::uint64_t find_stride(Stream& stream, std::uint64_t begin) const;
+    bool continues(Stride& stride, std::uint64_t begin) const;
+    std::optional<PrefetchPart> next_backward(Cursor& cursor) const;
+    std::optional<PrefetchPart> next_piece(Stream& stream) const;
     void set_window(Cursor& cursor, std::uint64_t window);
     [[nodiscard]] std::uint64_t window_limit() const;
     [[nodiscard]] std::uint64_t part_length(std::uint64_t window) const;

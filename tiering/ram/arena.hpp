@@ -39,6 +39,7 @@ class ArenaBuffer final : public Buffer {
     [[nodiscard]] std::size_t capacity() { return writable().size(); }
 
     Source source = Source::origin;
+    bool fetched_ahead = false;       ///< before a reader asked
     std::uint64_t object_offset = 0;  ///< of the first byte; a multiple of kBlockSize
     /// Comes back without a word to the listener: for memory that the caller knows to be free again.
     bool quiet = false;

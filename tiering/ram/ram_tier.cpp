@@ -5,7 +5,7 @@
 namespace tierfs {
 
 RamTier::RamTier(const RamTierOptions& options)
-    : options_(options), most_kept_(options.limit - options.limit / 32) {
+    : options_(options), most_kept_(options.limit - options.limit / 32), shares_(most_kept_) {
     const unsigned count = std::max(1U, options.shards);
     for (unsigned i = 0; i < count; ++i) shards_.push_back(std::make_unique<Shard>(options.limit / count));
 }
@@ -32,7 +32,7 @@ void RamTier::touched(Shard& shard, Entries::iterator place, BlockMask want, boo
     }
     // Nothing is ahead of the reader any more. Without a tier to keep it in, a reader of small pieces still
     // needs the rest of the last block.
-    if (options_.limit > 0) {
+    if (options_.limit > 0 && entry.stay != RamStay::passes) {
         leave_queue(shard, place);
         add_used(shard, place);
     } else if (to_end) {
@@ -41,18 +41,21 @@ void RamTier::touched(Shard& shard, Entries::iterator place, BlockMask want, boo
 }
 
 void RamTier::insert(const UnitKey& key, const ArenaBufferPtr& buffer, std::uint32_t first_block,
-                     BlockMask blocks, bool ahead, bool keep) {
+                     BlockMask blocks, bool ahead, RamStay stay, DatasetNumber dataset) {
     if (options_.limit == 0 && !ahead) return;
     Shard& shard = shard_of(key);
     MutexLock lock(shard.mutex);
+    if (stay == RamStay::passes && !ahead && !shard.entries.contains(key)) return;
     const auto [place, is_new] = shard.entries.try_emplace(key);
     Entry& entry = place->second;
     for (const Segment& segment : entry.segments) blocks &= ~segment.blocks;
     if (blocks == 0) return;  // so it is not new
     const std::uint64_t bytes = buffer->capacity() + kEntryOverhead;
-    entry.keep = entry.keep || keep;
+    entry.stay = std::max(entry.stay, stay);
+    if (stay == RamStay::kept) entry.dataset = dataset;
     ahead = ahead || entry.queue == Queue::ahead;
-    const bool grows = !ahead && entry.queue == Queue::used && !entry.keep;  // and stays where it is in line
+    const bool grows =
+        !ahead && entry.queue == Queue::used && entry.stay != RamStay::kept;  // and stays where it is in line
     if (!is_new && !grows) leave_queue(shard, place);
     entry.segments.push_back(Segment{buffer, blocks, first_block});
     entry.bytes += bytes;
@@ -84,8 +87,9 @@ bool RamTier::reserve_kept(std::uint64_t bytes) {
 
 void RamTier::add_used(Shard& shard, Entries::iterator place) {
     Entry& entry = place->second;
-    if (entry.keep && reserve_kept(entry.bytes)) {
+    if (entry.stay == RamStay::kept && reserve_kept(entry.bytes)) {
         entry.queue = Queue::kept;
+        shares_.add(entry.dataset, entry.bytes);
         return;
     }
     entry.queue = Queue::used;
@@ -97,6 +101,7 @@ void RamTier::leave_queue(Shard& shard, Entries::iterator place) {
     Entry& entry = place->second;
     if (entry.queue == Queue::kept) {
         kept_.fetch_sub(entry.bytes, std::memory_order_relaxed);
+        shares_.remove(entry.dataset, entry.bytes);
     } else if (entry.queue == Queue::used) {
         shard.used.erase(place->first);  // not there any more where S3-FIFO chose it
         used_.fetch_sub(entry.bytes, std::memory_order_relaxed);
@@ -109,17 +114,36 @@ void RamTier::leave_queue(Shard& shard, Entries::iterator place) {
     entry.queue = Queue::none;
 }
 
-void RamTier::release_kept() {
+template <typename May>
+void RamTier::release(std::uint64_t bytes, const May& may) {
     for (const auto& each : shards_) {
         Shard& shard = *each;
         MutexLock lock(shard.mutex);
-        for (auto place = shard.entries.begin(); place != shard.entries.end(); ++place) {
-            place->second.keep = false;
-            if (place->second.queue != Queue::kept) continue;
+        for (auto place = shard.entries.begin(); place != shard.entries.end() && bytes > 0; ++place) {
+            Entry& entry = place->second;
+            if (entry.stay != RamStay::kept || !may(entry.dataset)) continue;
+            entry.stay = RamStay::cached;
+            if (entry.queue != Queue::kept) continue;
+            bytes -= std::min(bytes, entry.bytes);
             leave_queue(shard, place);
             add_used(shard, place);
         }
     }
+}
+
+void RamTier::release_kept(DatasetNumber dataset) {
+    release(UINT64_MAX, [&](DatasetNumber owner) { return owner == dataset; });
+}
+
+bool RamTier::make_kept_room(std::uint64_t bytes, DatasetNumber dataset) {
+    shares_.ask(dataset);
+    const std::uint64_t needed = bytes + kEntryOverhead;
+    if (may_keep(bytes)) return true;
+    if (!shares_.may_displace_any(dataset, needed)) return false;
+    // A look at all entries is worth more than one unit.
+    release(std::max(needed, most_kept_ / 64),
+            [&](DatasetNumber owner) { return shares_.may_displace(dataset, owner, needed); });
+    return may_keep(bytes);
 }
 
 void RamTier::drop(Shard& shard, Entries::iterator place) {
@@ -129,6 +153,12 @@ void RamTier::drop(Shard& shard, Entries::iterator place) {
         evicted_.fetch_add(segment.buffer->bytes().size(), std::memory_order_relaxed);
     }
     shard.entries.erase(place);
+}
+
+void RamTier::erase(const UnitKey& key) {
+    Shard& shard = shard_of(key);
+    MutexLock lock(shard.mutex);
+    if (const auto place = shard.entries.find(key); place != shard.entries.end()) drop(shard, place);
 }
 
 bool RamTier::evict_ahead() {
@@ -144,7 +174,7 @@ bool RamTier::evict_ahead() {
     MutexLock lock(oldest->mutex);
     if (oldest->ahead.empty()) return true;  // used meanwhile; the caller looks again
     const auto place = oldest->entries.find(oldest->ahead.front().key);
-    if (options_.limit == 0) {
+    if (options_.limit == 0 || place->second.stay == RamStay::passes) {
         drop(*oldest, place);
     } else {
         leave_queue(*oldest, place);

@@ -10,6 +10,7 @@
 
 #include "config/mutex.hpp"
 #include "tiering/policy/s3fifo.hpp"
+#include "tiering/policy/tier_shares.hpp"
 #include "tiering/ram/arena.hpp"
 #include "tiering/ram/unit.hpp"
 
@@ -20,6 +21,9 @@ struct RamTierOptions {
     std::uint64_t ahead_limit = 0;  ///< bytes fetched ahead of the reader and not used yet
     unsigned shards = 16;           ///< a power of two
 };
+
+/// What becomes of a unit when it has been used. passes: it goes; cached: S3-FIFO; kept: it stays.
+enum class RamStay : std::uint8_t { passes, cached, kept };
 
 struct RamTierStats {
     std::uint64_t used_bytes = 0, ahead_bytes = 0, kept_bytes = 0, evicted_bytes = 0, written_bytes = 0;
@@ -62,18 +66,27 @@ class RamTier {
     [[nodiscard]] BlockMask present(const UnitKey& key);
 
     /// Adds `blocks` of a unit that `buffer` holds from `first_block` on; those that are here already are
-    /// left. `ahead`: some of them are for a reader still to come. `keep`: from when they have been used on,
-    /// the unit is kept, if there is room for it then.
+    /// left. `ahead`: some of them are for a reader still to come. What is to be kept is so if there is room
+    /// for it when it has been used.
     void insert(const UnitKey& key, const ArenaBufferPtr& buffer, std::uint32_t first_block, BlockMask blocks,
-                bool ahead, bool keep = false);
+                bool ahead, RamStay stay = RamStay::cached, DatasetNumber dataset = 0);
+
+    /// What is done with what this dataset keeps here, for whom it may be released: TierShares.
+    void retain(DatasetNumber dataset, Retention retention) { shares_.set(dataset, retention); }
+    [[nodiscard]] std::uint64_t kept_by(DatasetNumber dataset) const { return shares_.used(dataset); }
 
     /// Whether a unit of so many bytes of the arena would be kept. What is not kept gives way to it.
     [[nodiscard]] bool may_keep(std::uint64_t bytes) const {
         return kept_.load(std::memory_order_relaxed) + bytes + kEntryOverhead <= most_kept_;
     }
+    /// The same, and releases what others keep beyond their share where that helps. Call `trim` afterwards.
+    bool make_kept_room(std::uint64_t bytes, DatasetNumber dataset);
 
-    /// What was kept is under S3-FIFO from now on. Call `trim` afterwards.
-    void release_kept();
+    /// What this dataset kept is under S3-FIFO from now on. Call `trim` afterwards.
+    void release_kept(DatasetNumber dataset = 0);
+
+    /// Gives a unit up.
+    void erase(const UnitKey& key);
 
     /// Evicts until the limits hold.
     void trim();
@@ -104,7 +117,8 @@ class RamTier {
         std::vector<Segment> segments;
         std::uint64_t bytes = 0;
         Queue queue = Queue::none;
-        bool keep = false;
+        RamStay stay = RamStay::passes;
+        DatasetNumber dataset = 0;         ///< of what is kept
         std::list<Ahead>::iterator ahead;  ///< valid in Queue::ahead
     };
     using Entries = std::unordered_map<UnitKey, Entry>;
@@ -128,6 +142,9 @@ class RamTier {
     void add_used(Shard& shard, Entries::iterator place) TIERFS_REQUIRES(shard.mutex);
     void leave_queue(Shard& shard, Entries::iterator place) TIERFS_REQUIRES(shard.mutex);
     [[nodiscard]] bool reserve_kept(std::uint64_t bytes);
+    /// Releases kept entries of datasets that `may` allows until so many bytes are no longer kept.
+    template <typename May>
+    void release(std::uint64_t bytes, const May& may);
     void drop(Shard& shard, Entries::iterator place) TIERFS_REQUIRES(shard.mutex);
     [[nodiscard]] static bool freeable(const Entry& entry);
     bool evict_ahead();
@@ -140,6 +157,7 @@ class RamTier {
     const RamTierOptions options_;
     /// Less than the limit: what is not kept has to stay until the last of a file's readers is done with it.
     const std::uint64_t most_kept_;
+    TierShares shares_;  ///< of most_kept_
     std::vector<std::unique_ptr<Shard>> shards_;
     std::atomic<std::uint64_t> used_{0}, ahead_{0}, kept_{0}, evicted_{0}, written_{0}, order_{0};
     std::atomic<std::size_t> hand_{0};  ///< the next shard to evict from

@@ -6,7 +6,7 @@
 
 #include <cstdio>
 #include <ctime>
-#include <set>
+#include <utility>
 
 #include "config/fault_point.hpp"
 #include "tiering/stage/farm.hpp"
@@ -16,10 +16,11 @@ namespace tierfs::stage {
 
 namespace {
 
-constexpr std::size_t kMostInBatch = 512;
+constexpr std::size_t kMostInBatch = 1024;
 constexpr std::size_t kWorthACommit = 256;
 constexpr std::uint64_t kBytesWorthACommit = std::uint64_t{256} << 20;
 constexpr std::size_t kMostWaiting = 1024;  // each holds a descriptor
+constexpr std::size_t kMostFolders = 64;    // likewise
 constexpr std::chrono::milliseconds kPatience{200};
 /// From here on one syncfs is cheaper than many fsyncs.
 constexpr std::size_t kManyFiles = 4;
@@ -54,43 +55,59 @@ void Committer::finish() {
 }
 
 void Committer::give(FinishedPart part) {
+    bool is_time = false;  // for the thread to look: waking it for every file costs more than the file
     {
         MutexLock lock(mutex_);
         while (waiting_.size() >= kMostWaiting) lock.wait(changed_);
         waiting_bytes_ += part.record.size;
         waiting_.push_back(std::move(part));
+        is_time =
+            waiting_.size() == 1 || waiting_.size() == kWorthACommit || waiting_bytes_ >= kBytesWorthACommit;
     }
-    changed_.notify_all();
+    if (is_time) changed_.notify_all();
 }
 
 void Committer::run() {
-    MutexLock lock(mutex_);
+    Named named;
     for (;;) {
+        auto batch = next_batch();
+        if (batch.empty()) break;
+        commit(batch, named);
+    }
+}
+
+/// Empty: all is done.
+std::vector<FinishedPart> Committer::next_batch() {
+    std::vector<FinishedPart> batch;
+    {
+        MutexLock lock(mutex_);
         while (waiting_.empty() && !finishing_) lock.wait(changed_);
-        if (waiting_.empty()) return;
         const auto limit = std::chrono::steady_clock::now() + kPatience;
         while (!finishing_ && waiting_.size() < kWorthACommit && waiting_bytes_ < kBytesWorthACommit)
             if (lock.wait_until(changed_, limit) == std::cv_status::timeout) break;
-        std::vector<FinishedPart> batch;
         while (!waiting_.empty() && batch.size() < kMostInBatch) {
             waiting_bytes_ -= waiting_.front().record.size;
             batch.push_back(std::move(waiting_.front()));
             waiting_.pop_front();
         }
-        lock.unlock();
-        changed_.notify_all();
-        commit(batch);
-        lock.lock();
     }
+    changed_.notify_all();
+    return batch;
 }
 
-Result<void> Committer::sync_bytes(std::vector<FinishedPart>& batch) {
-    if (batch.size() >= kManyFiles) {
-        // Of the whole file system: the journal's lines too.
-        if (TIERFS_FAULT_CALL("stage.syncfs", ::syncfs(destination_.root())) != 0)
-            return fail(system_error(errno, "syncing " + destination_.path()));
-        return {};
-    }
+bool Committer::more_is_waiting() const {
+    const MutexLock lock(mutex_);
+    return waiting_.size() >= kManyFiles;
+}
+
+/// Of the whole file system: names, the journal's lines and the manifest's too.
+Result<void> Committer::sync_all() {
+    if (TIERFS_FAULT_CALL("stage.syncfs", ::syncfs(destination_.root())) != 0)
+        return fail(system_error(errno, "syncing " + destination_.path()));
+    return {};
+}
+
+Result<void> Committer::sync_each(const std::vector<FinishedPart>& batch) const {
     for (const auto& part : batch)
         if (part.fd && TIERFS_FAULT_CALL("stage.fsync", ::fsync(part.fd.get())) != 0)
             return fail(system_error(errno, "syncing '" + printable(part.record.path) + "'"));
@@ -117,79 +134,90 @@ bool Committer::check_shape(FinishedPart& part) {
     return true;
 }
 
-Result<void> Committer::name(FinishedPart& part, bool& made_folder, std::vector<FileDescriptor>& folders) {
+/// The folder that the name goes into. Those of a batch stay open: many files have the same.
+Result<int> Committer::folder_of(const std::string& path, Named& named) {
+    const auto slash = path.rfind('/');
+    const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash);
+    if (const auto known = named.folders.find(folder); known != named.folders.end())
+        return known->second.get();
+    if (named.folders.size() >= kMostFolders) {
+        named.folders.clear();
+        named.is_wide = true;
+    }
+    auto opened = open_parent(destination_.root(), path, true, named.is_wide);
+    if (!opened) return fail(opened.error());
+    return named.folders.emplace(folder, std::move(*opened)).first->second.get();
+}
+
+Result<void> Committer::name(FinishedPart& part, Named& named) {
     const std::string& path = part.record.path;
-    auto parent = open_parent(destination_.root(), path, true, made_folder);
-    if (!parent) return fail(parent.error());
-    if (!part.job.under_final_name) {
-        const int renamed =
-            TIERFS_FAULT_CALL("stage.rename", rename_at(destination_.parts(), part.job.part, parent->get(),
-                                                        name_in_parent(path), part.job.replaces));
-        if (renamed != 0) {
-            if (errno == EEXIST)
-                return fail(EEXIST, "it came into being in " + destination_.path() +
-                                        " meanwhile and is not of tierfs-stage: left alone");
-            return fail(system_error(errno, "renaming it to its place in " + destination_.path()));
+    const auto folder = folder_of(path, named);
+    if (!folder) return fail(folder.error());
+    if (part.job.under_final_name) return {};
+    const int renamed = TIERFS_FAULT_CALL(
+        "stage.rename",
+        rename_at(destination_.parts(), part.job.part, *folder, name_in_parent(path), part.job.replaces));
+    if (renamed == 0) return {};
+    if (errno == EEXIST)
+        return fail(EEXIST, "it came into being in " + destination_.path() +
+                                " meanwhile and is not of tierfs-stage: left alone");
+    return fail(system_error(errno, "renaming it to its place in " + destination_.path()));
+}
+
+Result<void> Committer::sync_names(const Named& named) {
+    if (named.is_wide || named.folders.size() >= kManyFiles) return sync_all();
+    for (const auto& [path, folder] : named.folders)
+        if (::fsync(folder.get()) != 0) return fail(system_error(errno, "syncing a folder"));
+    return {};
+}
+
+void Committer::fail_all(const std::vector<ManifestRecord>& records, const Error& error) {
+    for (const auto& record : records) reporter_.failed(record.path, error);
+}
+
+/// The names are durable.
+void Committer::record(Named& named, bool durably) {
+    const Named done = std::exchange(named, {});
+    auto written = manifest_.append(done.records);
+    if (written && durably) written = manifest_.sync();
+    if (!written) return fail_all(done.records, written.error());
+    for (const auto& record : done.records) {
+        ++reporter_.totals().files_staged;
+        reporter_.totals().bytes_staged += record.size;
+        if (reporter_.wants_events()) {
+            Json members = {{"size", record.size}, {"extents", record.extents}};
+            put_text(members, "path", record.path);
+            reporter_.event("staged", std::move(members));
         }
+        if (farm_.empty()) continue;
+        if (auto linked = link_into_farm(farm_, record.path, destination_.path()); !linked)
+            reporter_.failed(record.path, linked.error());
     }
-    folders.push_back(std::move(*parent));
-    return {};
 }
 
-Result<void> Committer::sync_names(bool made_folder, const std::vector<FileDescriptor>& folders) {
-    std::set<std::pair<dev_t, ino_t>> seen;
-    std::vector<int> distinct;
-    for (const auto& folder : folders) {
-        struct stat status {};
-        if (::fstat(folder.get(), &status) != 0) return fail(system_error(errno, "fstat"));
-        if (seen.emplace(status.st_dev, status.st_ino).second) distinct.push_back(folder.get());
+/// `named`: files of the batch before, then of this one unless they are recorded at once.
+void Committer::commit(std::vector<FinishedPart>& batch, Named& named) {
+    const bool all_at_once = batch.size() >= kManyFiles || !named.records.empty();
+    if (auto synced = all_at_once ? sync_all() : sync_each(batch); !synced) {
+        fail_all(std::exchange(named, {}).records, synced.error());
+        for (const auto& part : batch) reporter_.failed(part.record.path, synced.error());
+        return;
     }
-    if (made_folder || distinct.size() >= kManyFiles) {
-        if (::syncfs(destination_.root()) != 0)
-            return fail(system_error(errno, "syncing " + destination_.path()));
-        return {};
-    }
-    for (const int folder : distinct)
-        if (::fsync(folder) != 0) return fail(system_error(errno, "syncing a folder"));
-    return {};
-}
-
-void Committer::fail_all(const std::vector<FinishedPart>& batch, const Error& error) {
-    for (const auto& part : batch) reporter_.failed(part.record.path, error);
-}
-
-void Committer::commit(std::vector<FinishedPart>& batch) {
-    if (auto synced = sync_bytes(batch); !synced) return fail_all(batch, synced.error());
-    bool made_folder = false;
-    std::vector<FileDescriptor> folders;
-    std::vector<FinishedPart> named;
+    if (!named.records.empty()) record(named, false);
     for (auto& part : batch) {
         if (!check_shape(part)) continue;
-        if (auto done = name(part, made_folder, folders); !done) {
+        if (auto done = name(part, named); !done) {
             reporter_.failed(part.record.path, done.error());
             continue;
         }
-        named.push_back(std::move(part));
-    }
-    if (auto synced = sync_names(made_folder, folders); !synced) return fail_all(named, synced.error());
-    std::vector<ManifestRecord> records;
-    for (auto& part : named) {
         part.record.time = std::time(nullptr);
-        records.push_back(part.record);
+        named.records.push_back(std::move(part.record));
     }
-    auto written = manifest_.append(records);
-    if (written) written = manifest_.sync();
-    if (!written) return fail_all(named, written.error());
-    for (const auto& part : named) {
-        ++reporter_.totals().files_staged;
-        reporter_.totals().bytes_staged += part.record.size;
-        Json members = {{"size", part.record.size}, {"extents", part.record.extents}};
-        put_text(members, "path", part.record.path);
-        reporter_.event("staged", std::move(members));
-        if (farm_.empty()) continue;
-        if (auto linked = link_into_farm(farm_, part.record.path, destination_.path()); !linked)
-            reporter_.failed(part.record.path, linked.error());
-    }
+    batch.clear();
+    if (more_is_waiting()) return;  // their syncfs is that of these names too
+    if (auto synced = sync_names(named); !synced)
+        return fail_all(std::exchange(named, {}).records, synced.error());
+    record(named, true);
 }
 
 Result<void> Committer::record_removed(const std::vector<ManifestRecord>& records) {

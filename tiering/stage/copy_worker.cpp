@@ -14,6 +14,8 @@ namespace tierfs::stage {
 namespace {
 
 constexpr std::size_t kMostFiles = 128;
+/// A quick source has answered meanwhile: its files then share little memory.
+constexpr std::size_t kFilesBetweenLooks = 8;
 constexpr std::chrono::milliseconds kLook{200};
 constexpr unsigned kMostVersions = 4;
 /// So many failures one after the other are no longer about files: the source or the network is away.
@@ -57,7 +59,9 @@ void JobQueue::abandon() {
 }
 
 CopyWorker::CopyWorker(const CopyContext& context, std::size_t memory)
-    : context_(context), memory_(memory), writer_(memory_.all(), context.use_ring) {}
+    : context_(context),
+      memory_(memory, [this](std::span<std::byte> slab) { writer_.add_memory(slab); }),
+      writer_(memory_.most_slabs(), context.use_ring) {}
 
 CopyWorker::~CopyWorker() = default;
 
@@ -65,8 +69,7 @@ void CopyWorker::run() {
     for (;;) {
         fill();
         if (active_.empty()) return;
-        for (const auto& done : writer_.wait(kLook)) on_write(done);
-        take_reads();
+        look(kLook);
         if (!stopping()) continue;
         for (auto file = active_.begin(); file != active_.end();) {
             File& one = *file++;  // settle() may remove it
@@ -82,13 +85,20 @@ void CopyWorker::fill() {
         File& one = *file++;                       // it may end and go
         if (pump(one) && !one.is_asked()) return;  // no memory now
     }
-    while (active_.size() < kMostFiles && !stopping()) {
+    for (std::size_t started = 0; active_.size() < kMostFiles && !stopping(); ++started) {
         auto job = context_.queue.take();
         if (!job) return;
         const std::size_t before = active_.size();
         start(std::move(*job));
         if (active_.size() > before && !active_.back().is_asked()) return;
+        if (started % kFilesBetweenLooks == 0) look({});
     }
+}
+
+/// Takes what has ended.
+void CopyWorker::look(std::chrono::milliseconds patience) {
+    for (const auto& done : writer_.wait(patience)) on_write(done);
+    take_reads();
 }
 
 void CopyWorker::start(CopyJob job) {
@@ -212,9 +222,10 @@ void CopyWorker::read_from_source(File& file, const Piece& piece) {
     read.done = [this, &file, offset = piece.offset](Result<void> result) {
         {
             const MutexLock lock(inbox_.mutex);
+            const bool is_first = inbox_.done.empty();  // else a wake is on its way
             inbox_.done.push_back({&file, offset, std::move(result)});
             // Within the lock: the worker may be gone as soon as it has taken this.
-            writer_.wake();
+            if (is_first) writer_.wake();
         }
     };
     context_.origin.read(std::move(read));

@@ -108,6 +108,7 @@ class CopyWorker {
     };
 
     void fill();
+    void look(std::chrono::milliseconds patience);
     void start(CopyJob job);
     bool finish_whole(CopyJob& job);
     void make_link(CopyJob job);

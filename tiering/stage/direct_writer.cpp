@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <system_error>
 
 #include "config/fault_point.hpp"
@@ -15,6 +16,7 @@ namespace tierfs::stage {
 namespace {
 
 constexpr unsigned kEntries = 256;
+constexpr std::size_t kMostRegistered = 16384;        // of the kernel
 constexpr std::uint64_t kWakeToken = UINT64_MAX - 1;  // UINT64_MAX is liburing's own
 
 }  // namespace
@@ -24,21 +26,38 @@ void DirectWriter::CloseRing::operator()(io_uring* ring) const {
     delete ring;
 }
 
-DirectWriter::DirectWriter(std::span<std::byte> memory, bool use_ring)
+DirectWriter::DirectWriter(std::size_t most_slabs, bool use_ring)
     : wakes_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!wakes_) throw std::system_error(errno, std::generic_category(), "eventfd");
-    if (use_ring) start_ring(memory);
+    if (use_ring) start_ring(most_slabs);
 }
 
 DirectWriter::~DirectWriter() = default;
 
-void DirectWriter::start_ring(std::span<std::byte> memory) {
+void DirectWriter::start_ring(std::size_t most_slabs) {
     auto ring = std::make_unique<io_uring>();
     if (::io_uring_queue_init(kEntries, ring.get(), 0) != 0) return;
     ring_.reset(ring.release());
-    const iovec whole{memory.data(), memory.size()};
-    fixed_ = ::io_uring_register_buffers(ring_.get(), &whole, 1) == 0;
+    most_slabs_ = std::min(most_slabs, kMostRegistered);
+    may_register_ = ::io_uring_register_buffers_sparse(ring_.get(), static_cast<unsigned>(most_slabs_)) == 0;
     watch_wakes();
+}
+
+void DirectWriter::add_memory(std::span<std::byte> slab) {
+    if (!may_register_ || slabs_.size() == most_slabs_) return;
+    const iovec whole{slab.data(), slab.size()};
+    const __u64 no_tag = 0;
+    const auto number = static_cast<unsigned>(slabs_.size());
+    may_register_ = ::io_uring_register_buffers_update_tag(ring_.get(), number, &whole, &no_tag, 1) == 1;
+    if (may_register_) slabs_.push_back(slab);
+}
+
+int DirectWriter::slab_of(std::span<const std::byte> data) const {
+    for (std::size_t i = 0; i < slabs_.size(); ++i)
+        if (data.data() >= slabs_[i].data() &&
+            data.data() + data.size() <= slabs_[i].data() + slabs_[i].size())
+            return static_cast<int>(i);
+    return -1;
 }
 
 /// A poll rather than a read: the counter is read by us, so that no wake is lost between two watches.
@@ -79,8 +98,8 @@ void DirectWriter::prepare(std::uint64_t token, const Write& one) {
     }
     if (entry == nullptr) return end(token, EBUSY);
     const auto length = static_cast<unsigned>(one.rest.size());
-    if (fixed_) {
-        ::io_uring_prep_write_fixed(entry, one.fd, one.rest.data(), length, one.offset, 0);
+    if (const int slab = slab_of(one.rest); slab >= 0) {
+        ::io_uring_prep_write_fixed(entry, one.fd, one.rest.data(), length, one.offset, slab);
     } else {
         ::io_uring_prep_write(entry, one.fd, one.rest.data(), length, one.offset);
     }
@@ -123,10 +142,12 @@ std::vector<WriteDone> DirectWriter::wait(std::chrono::milliseconds patience) {
     }
     if (!watched_) watch_wakes();
     __kernel_timespec limit{patience.count() / kPerSecond, patience.count() % kPerSecond * kNsPerMs};
-    if (!done_.empty()) limit = {};
     io_uring_cqe* first = nullptr;
-    ::io_uring_submit(ring_.get());
-    static_cast<void>(::io_uring_wait_cqe_timeout(ring_.get(), &first, &limit));
+    if (patience.count() == 0 || !done_.empty()) {
+        ::io_uring_submit(ring_.get());
+    } else {
+        static_cast<void>(::io_uring_submit_and_wait_timeout(ring_.get(), &first, 1, &limit, nullptr));
+    }
     while (::io_uring_peek_cqe(ring_.get(), &first) == 0 && first != nullptr) {
         const std::uint64_t token = ::io_uring_cqe_get_data64(first);
         const int result = first->res;

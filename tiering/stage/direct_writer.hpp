@@ -1,4 +1,4 @@
-// Aligned writes, many at a time, from one registered piece of memory.
+// Aligned writes, many at a time, from registered memory.
 #pragma once
 
 #include <chrono>
@@ -23,18 +23,23 @@ struct WriteDone {
 
 /// Writes through an io_uring with the memory registered (WRITE_FIXED, io_uring_prep_write_fixed(3)): the
 /// kernel then need not pin its pages for each write. Where io_uring is refused (seccomp, sysctl) writes are
-/// pwrite(2), one after the other; where only registering is (RLIMIT_MEMLOCK), plain writes of the ring.
+/// pwrite(2), one after the other; where only registering is (RLIMIT_MEMLOCK, a kernel before 5.19), plain
+/// writes of the ring.
 ///
 /// For one thread, but for wake(). Who destroys it waits for all writes first.
 class DirectWriter {
   public:
-    /// `memory` on a page boundary, outlives this. `use_ring` false: pwrite, for tests.
-    explicit DirectWriter(std::span<std::byte> memory, bool use_ring = true);
+    /// `use_ring` false: pwrite, for tests. `most_slabs`: pieces of memory that add_memory() may be told of.
+    explicit DirectWriter(std::size_t most_slabs, bool use_ring = true);
     ~DirectWriter();
     DirectWriter(const DirectWriter&) = delete;
     DirectWriter& operator=(const DirectWriter&) = delete;
 
-    /// Starts a write of `data`, which lies in the memory. Tokens of writes under way differ.
+    /// Registers a piece of memory, on a page boundary; it outlives this.
+    void add_memory(std::span<std::byte> slab);
+
+    /// Starts a write of `data`, which lies within one piece of memory (or in none: that is slower). Tokens
+    /// of writes under way differ.
     void write(int fd, std::span<const std::byte> data, std::uint64_t offset, std::uint64_t token);
 
     /// Sends what was started and waits until a write ends, wake() is called, or the time is over.
@@ -45,7 +50,8 @@ class DirectWriter {
 
     [[nodiscard]] std::size_t under_way() const { return writes_.size(); }
     [[nodiscard]] bool uses_ring() const { return ring_ != nullptr; }
-    [[nodiscard]] bool uses_fixed() const { return fixed_; }
+    /// All of the memory is registered.
+    [[nodiscard]] bool uses_fixed() const { return may_register_; }
 
   private:
     struct Write {
@@ -57,14 +63,18 @@ class DirectWriter {
         void operator()(io_uring* ring) const;
     };
 
-    void start_ring(std::span<std::byte> memory);
+    void start_ring(std::size_t most_slabs);
+    /// The number that this memory is registered by; -1: it is not.
+    [[nodiscard]] int slab_of(std::span<const std::byte> data) const;
     void prepare(std::uint64_t token, const Write& one);
     void watch_wakes();
     void take_completion(std::uint64_t token, int result);
     void end(std::uint64_t token, int code);
 
     std::unique_ptr<io_uring, CloseRing> ring_;
-    bool fixed_ = false;
+    bool may_register_ = false;
+    std::size_t most_slabs_ = 0;
+    std::vector<std::span<std::byte>> slabs_;  ///< registered, by their numbers
     FileDescriptor wakes_;
     std::uint64_t wake_count_ = 0;  ///< where the ring reads the event counter to
     bool watched_ = false;

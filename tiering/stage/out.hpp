@@ -18,7 +18,7 @@ inline constexpr const char* kOutManifest = ".tierfs-stage/manifest.jsonl";
 
 enum class OutVerify : std::uint8_t {
     checksums,  ///< what the store says that it holds is compared
-    full,       ///< everything that was sent is read back
+    full,       ///< everything is read back, what was there already too; that is sent again when it differs
 };
 
 struct OutOptions {

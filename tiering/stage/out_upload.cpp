@@ -162,6 +162,11 @@ Result<void> OutUpload::start(const SourceFile& file, AlignedBuffer& buffer) {
     if (!part_size) return fail(part_size.error());
     auto there = is_there(*source, file.path, *part_size, buffer);
     if (!there) return fail(there.error());
+    if (*there && way_.options.verify == OutVerify::full) {
+        const auto hash = read_back(file.path, (*there)->written, buffer);
+        if (!hash) return fail(noted(hash.error()));
+        if (*hash != (*there)->record.xxh3) there->reset();  // the checksum lied: it is sent again
+    }
     if (*there) {
         arrived(std::move(**there));
         way_.observer.progress(file.attributes.size);

@@ -50,6 +50,8 @@ class Reporter {
     void end_progress();
 
     void event(const std::string& name, Json members);
+    /// Whether an event would be seen: for who makes one for every file.
+    [[nodiscard]] bool wants_events() const { return options_.json; }
     void warning(const std::string& text);
     /// A file that could not be staged; counted.
     void failed(const std::string& path, const Error& error);

@@ -9,8 +9,10 @@
 #include <thread>
 
 #include "config/mutex.hpp"
+#include "tiering/stage/destination.hpp"
 #include "tiering/stage/json_text.hpp"
 #include "tiering/stage/manifest.hpp"
+#include "tiering/stage/out.hpp"
 
 namespace tierfs::stage {
 
@@ -104,8 +106,9 @@ class Walk {
     void add(const std::string& folder, DirectoryEntry& entry, SourceTree& found,
              std::set<std::string>& folders) {
         std::string path = folder.empty() ? entry.name : folder + "/" + entry.name;
-        if (folder.empty() && entry.name == ".tierfs-stage") {
-            found.remarks.emplace_back("'.tierfs-stage' of the source is left out: these are its own books");
+        if (folder.empty() && (entry.name == kBooks || entry.name == kOutState)) {
+            found.remarks.push_back("'" + entry.name +
+                                    "' of the source is left out: these are its own books");
             return;
         }
         if (!is_clean_path(path)) {

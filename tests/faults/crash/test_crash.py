@@ -35,7 +35,9 @@ def points():
 POINTS = points()
 # Points that these mounts have no use for, by origin.
 UNUSED = ("ask.", "config.", "scratch.", "cache.space", "index.aside", "index.mark", "fuse.abort", "fuse.notify",
-          "fuse.reply.error", "control.receive", "log.", "credentials.spawn", "credentials.pipe", "credentials.output")
+          "fuse.reply.error", "control.receive", "log.", "credentials.spawn", "credentials.pipe", "credentials.output",
+          "nvme.probe", "nvme.device.", "passthrough.", "dir.create", "dir.mkdir", "dir.rename", "dir.sync", "dir.unlink",
+          "dir.write")
 UNUSED_BY = {"directory": ("http.", "credentials."), "s3": ("dir.", "credentials.")}
 AT_POINTS = KILL_COUNT // 3 if POINTS else 0  # the others come at random moments
 

@@ -23,12 +23,16 @@ UNREACHED = {
     "fuse.abort": "only when a daemon hangs; tests/mount/test_faults.py has one that does",
     "index.mark": "only when RocksDB finds a damaged block; hit by EXTRA",
     "fuse.reply.error": "only when a reply has failed; hit by EXTRA",
+    **{f"passthrough.{call}": "only when a large file is complete when it is opened; tests/mount/test_passthrough.py"
+       for call in ("open", "add")},
+    "nvme.probe": "only of a device that failed; tests/mount/test_devices.py has some",
     "fuse.notify": "only when an entry that the kernel knows has changed at the origin in time",
 }
 # What must fail first for a point to be reached.
 EXTRA = {"index.mark": "index.get:2:error=EBADMSG;", "fuse.reply.error": "fuse.reply:5+:error=ENOMEM;"}
 # Points whose failure need not be told: it is made up for, or nothing is lost.
 QUIET = {
+    "passthrough.statfs": "the cache is taken to lie on no stacked file system",
     "cache.note": "a file for who looks around in the cache",
     "cache.parent": "the folder is there: the next call says so",
     "channel.send:3": "the last words of processes that end",

@@ -55,7 +55,8 @@ class Xfs(Disk):
     def recover(self):
         """After shut_down(), as after a power cut: mounted anew, by the log or, where that fails, by xfs_repair;
         returns which."""
-        processes.check(["umount", self.path])
+        # What had files open there closes them once it has noticed, and the kernel its backing files after their last close.
+        processes.wait_until(lambda: processes.run(["umount", self.path]).returncode == 0, what=f"umount {self.path}")
         if processes.run(["mount", "-t", "xfs", "-o", "nouuid", self.loop, self.path]).returncode == 0:
             return "log"
         processes.check(["xfs_repair", "-L", self.loop])

@@ -102,7 +102,7 @@ TEST_F(ConfigSettings, HostileYaml) {
     EXPECT_PROBLEM(yaml("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"), "aliases");
     EXPECT_PROBLEM(yaml("memory.limit: 1G\nmemory: {limit: 1G}\n"), "given twice");
     EXPECT_PROBLEM(yaml("memory: {limit: 1G, limit: 2G}\n"), "given twice");
-    EXPECT_PROBLEM(yaml("nvme: {path: [/a, /b]}\n"), "not yet in this version");
+    EXPECT_PROBLEM(yaml("nvme: {path: [/a, /b]}\n"), "several devices are one text");
     EXPECT_PROBLEM(yaml("memory: {limit: {a: 1}}\n"), "found a map");
     EXPECT_PROBLEM(yaml("- a\n- b\n"), "list");
     EXPECT_PROBLEM(yaml("hello"), "'hello'");
@@ -138,7 +138,11 @@ TEST_F(ConfigSettings, ImpossibleCombinations) {
     EXPECT_PROBLEM(load({"nvme.limit=1G"}), "without nvme.path");
     EXPECT_PROBLEM(load({"nvme.path=/c", "nvme.limit=15M"}), "16M");
     EXPECT_PROBLEM(load({"memory.limit=128M", "ram.limit=129M"}), "more than memory.limit");
-    EXPECT_PROBLEM(load({"nvme.path=/a:/b"}), "not yet in this version");
+    EXPECT_TRUE(load({"nvme.path=/a:/b"}));
+    for (const char* wrong :
+         {"nvme.path=/a:b", "nvme.path=/a:", "nvme.path=:/a", "nvme.path=/a:/b:/a/", "nvme.path=/a:/a/b"}) {
+        EXPECT_PROBLEM(load({wrong}), "absolute paths with ':' between them");
+    }
     EXPECT_PROBLEM(load({"nvme.path=a"}), "absolute");
     EXPECT_PROBLEM(load({"index.path=/mnt/y/../x/i"}), "inside the mountpoint");
     EXPECT_TRUE(load({"index.path=/mnt/xy"}));
@@ -177,7 +181,7 @@ TEST_F(ConfigSettings, TheFileOfDefaultsIsTheDefaults) {
 }
 
 TEST_F(ConfigSettings, KnowsTheClassesOfADataset) {
-    for (const std::string name : {"auto", "epoch", "hot", "stream", "once"}) {
+    for (const std::string name : {"auto", "epoch", "hot", "stream", "once", "pin", "none"}) {
         const auto settings = load({"class=" + name});
         ASSERT_TRUE(settings) << name;
         EXPECT_EQ(name_of(settings->dataset_class), name);
@@ -185,6 +189,58 @@ TEST_F(ConfigSettings, KnowsTheClassesOfADataset) {
     EXPECT_EQ(load({}).value().dataset_class, DatasetClass::automatic);
     EXPECT_FALSE(load({"class=lru"}));
     EXPECT_FALSE(load({"class="}));
+}
+
+TEST_F(ConfigSettings, RulesOfDatasets) {
+    const auto s = yaml(
+        "class: hot\n"
+        "datasets:\n"
+        "  - match: /train/**\n"
+        "    class: epoch\n"
+        "    size: \">= 1M, < 1G\"\n"
+        "  - {match: '**/*.idx', class: pin}\n"
+        "log: {level: error}\n");
+    ASSERT_TRUE(s) << problem(s);
+    ASSERT_EQ(s->datasets.size(), 2U);
+    EXPECT_EQ(s->datasets[0].match, "/train/**");
+    EXPECT_EQ(s->datasets[0].dataset_class, DatasetClass::epoch);
+    EXPECT_EQ(s->datasets[0].conditions.size(), 2U);
+    EXPECT_NE(s->datasets[0].place.find("t.yaml:3"), std::string::npos) << s->datasets[0].place;
+    EXPECT_EQ(s->datasets[1].dataset_class, DatasetClass::pin);
+    EXPECT_EQ(s->log_level, "error");
+    for (const char* none : {"datasets: []\n", "datasets:\nlog.level: error\n"})
+        EXPECT_TRUE(yaml(none) && yaml(none)->datasets.empty()) << problem(yaml(none));
+}
+
+TEST_F(ConfigSettings, ProblemsOfRulesHaveTheirPlace) {
+    const auto bad = yaml(
+        "datasets:\n"
+        "  - class: hot\n"
+        "  - match: train\n"
+        "    clas: hot\n"
+        "    size: big\n"
+        "  - {match: /a, match: /b}\n"
+        "  - match: [/a]\n"
+        "  - match: {a: b}\n"
+        "  - /a\n"
+        "  - [a]\n"
+        "  - {match: /c, class: }\n"
+        "foo: 1\n");
+    for (const char* part :
+         {"t.yaml:2: datasets: found a rule without match", "t.yaml:3: datasets: match: found 'train'",
+          "t.yaml:4: datasets: 'clas' is no key", "t.yaml:5: datasets: size: found 'big'",
+          "t.yaml:6: 'datasets[2].match': is given twice", "t.yaml:7: datasets[3].match: found a list",
+          "t.yaml:8: datasets[4].match: found a map", "t.yaml:9: datasets: found '/a'",
+          "t.yaml:10: datasets: found a list", "t.yaml:11: datasets: class: found ''", "t.yaml:12: 'foo'"}) {
+        EXPECT_PROBLEM(bad, part);
+    }
+    EXPECT_PROBLEM(yaml("datasets: 7\n"), "found '7'; allowed: a list of rules");
+    EXPECT_PROBLEM(yaml("datasets: {match: /a}\n"), "found a map; allowed: a list of rules");
+    EXPECT_PROBLEM(yaml("datasets: []\ndatasets: []\n"), "given twice");
+    EXPECT_PROBLEM(load({"datasets=/a"}), "config=FILE");
+    std::string many = "datasets:\n";
+    for (int i = 0; i < 65; ++i) many += "  - {match: /a}\n";
+    EXPECT_PROBLEM(yaml(many), "at most 64");
 }
 
 TEST_F(ConfigSettings, TheExampleFileLoads) {

@@ -7,6 +7,14 @@
 namespace tierfs {
 namespace {
 
+TEST(Units, Shares) {
+    EXPECT_EQ(parse_share("0/1").value().count, 1U);
+    EXPECT_EQ(parse_share("7/8").value().index, 7U);
+    for (const char* wrong :
+         {"", "1", "1/", "/2", "2/2", "0/0", "-1/2", "1/2x", " 1/2", "1/99999999999999999999"})
+        EXPECT_FALSE(parse_share(wrong)) << wrong;
+}
+
 TEST(ConfigUnits, SizesAreReadInPowersOf1024) {
     EXPECT_EQ(parse_size("0").value(), 0U);
     EXPECT_EQ(parse_size("4096").value(), 4096U);

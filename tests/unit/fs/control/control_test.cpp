@@ -16,7 +16,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-Result<Json> handle(const std::string& command) {
+Result<Json> handle(const std::string& command, const Json& request) {
+    if (command == "echo") return request;
     if (command == "status") return Json{{"pid", 1}};
     return fail(EINVAL, "unknown command " + command);
 }
@@ -42,9 +43,24 @@ TEST(ControlLine, RefusesGarbageWithAReason) {
     EXPECT_EQ(answer(std::string(60000, '['))["ok"], false);
 }
 
+TEST(ControlLine, HandsTheRequestOn) {
+    const auto reply = answer(R"({"command": "echo", "paths": ["a", "b"]})");
+    EXPECT_EQ(reply["result"]["paths"], (Json{"a", "b"}));
+}
+
+TEST(ControlLine, PathsOfAnyBytesGoBothWays) {
+    std::string bytes;
+    for (int byte = 1; byte < 256; ++byte) bytes += static_cast<char>(byte);
+    const auto wire = path_to_wire(bytes);
+    EXPECT_EQ(path_from_wire(Json::parse(Json(wire).dump()).get<std::string>()), bytes);
+    EXPECT_EQ(path_to_wire("plain/x"), "plain/x");
+    for (const char* wrong : {"\xe2\x82\xac", "\xc3", "\xc3x", "\xc4\x80", "\xff"})
+        EXPECT_EQ(path_from_wire(wrong), std::nullopt);
+}
+
 TEST(ControlLine, ReplacesWhatIsNotUtf8) {
-    const auto text = answer_control_line(R"({"command": "x"})",
-                                          [](const std::string&) -> Result<Json> { return Json("a\xff"); });
+    const auto text = answer_control_line(
+        R"({"command": "x"})", [](const std::string&, const Json&) -> Result<Json> { return Json("a\xff"); });
     EXPECT_EQ(Json::parse(text)["ok"], true);
 }
 

@@ -79,20 +79,5 @@ TEST_F(CacheDirectory, ScratchIsRemovedAndWhatIsLeftOverIsSwept) {
     EXPECT_TRUE(fs::exists(scratch_base / "other"));
 }
 
-TEST_F(CacheDirectory, LimitIsWhatWasAskedOrMostOfTheDevice) {
-    Settings settings;
-    settings.nvme_limit = 64 << 20;
-    EXPECT_EQ(nvme_limit(settings, base_).value_or(0), std::uint64_t{64} << 20);
-    settings.nvme_limit = 1 << 20;
-    EXPECT_FALSE(nvme_limit(settings, base_));
-    settings.nvme_limit = 0;
-    const auto space = fs::space(base_);
-    if (space.available > (1U << 30)) {
-        const auto limit = nvme_limit(settings, base_).value_or(0);
-        EXPECT_GT(limit, space.available / 2);
-        EXPECT_LT(limit, space.available);
-    }
-}
-
 }  // namespace
 }  // namespace tierfs

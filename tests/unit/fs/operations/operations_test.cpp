@@ -1,6 +1,9 @@
 #include "fs/operations/operations.hpp"
 
 #include <gtest/gtest.h>
+#include <linux/fuse.h>
+
+#include "fs/session/session.hpp"
 
 namespace tierfs {
 namespace {
@@ -52,24 +55,15 @@ TEST(FuseSeconds, HaveBounds) {
     EXPECT_LE(fuse_seconds(kForever), 1e9);
 }
 
-TEST(MountProfile, FollowsTheSettings) {
-    Settings settings;
-    EXPECT_STREQ(MountProfile::choose(settings).kind(), "small");
-    settings.profile = Profile::large;
-    EXPECT_STREQ(MountProfile::choose(settings).kind(), "large");
-    settings.profile = Profile::small;
-    EXPECT_FALSE(MountProfile::choose(settings).zero_message_directories);
-    settings.metadata_ttl = kForever;
-    EXPECT_TRUE(MountProfile::choose(settings).zero_message_directories);
-    EXPECT_FALSE(MountProfile::choose(settings).reason.empty());
-}
-
 TEST(OperationsTable, AnswersEveryKindOfRequest) {
     const auto& table = Operations::table();
     EXPECT_TRUE(table.lookup && table.getattr && table.readlink && table.open && table.read &&
                 table.release && table.opendir && table.readdir && table.readdirplus && table.statfs &&
-                table.getxattr && table.listxattr && table.forget && table.forget_multi && table.ioctl &&
-                table.flush);
+                table.getxattr && table.listxattr && table.flush);
+    EXPECT_EQ(Operations::at_once(FUSE_FORGET), 0);
+    EXPECT_EQ(Operations::at_once(FUSE_BATCH_FORGET), 0);
+    EXPECT_EQ(Operations::at_once(FUSE_IOCTL), ENOTTY);
+    EXPECT_EQ(Operations::at_once(FUSE_READ), SessionHandlers::kAsk);
     EXPECT_TRUE(table.create && table.write && table.mkdir && table.unlink && table.rename && table.setattr &&
                 table.setxattr && table.link && table.symlink && table.mknod && table.rmdir);
 }

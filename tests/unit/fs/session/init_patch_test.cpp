@@ -22,13 +22,13 @@ std::vector<std::byte> init_request(std::uint32_t opcode, std::uint32_t flags, s
     return bytes;
 }
 
-fuse_init_out patched(std::uint32_t flags, const InitOffer& offer) {
+fuse_init_out patched(std::uint32_t flags, const InitOffer& offer, std::uint32_t depth = 0) {
     fuse_init_out reply{};
     reply.flags = flags;
     reply.max_write = 1 << 20;
     std::array<std::byte, sizeof(reply)> bytes{};
     std::memcpy(bytes.data(), &reply, sizeof(reply));
-    EXPECT_TRUE(patch_init_reply(bytes, offer));
+    EXPECT_TRUE(patch_init_reply(bytes, offer, depth));
     std::memcpy(&reply, bytes.data(), sizeof(reply));
     return reply;
 }
@@ -70,9 +70,19 @@ TEST(InitPatch, AddsOnlyWhatWasOffered) {
     EXPECT_EQ(without.flags2, 0U);
 }
 
+TEST(InitPatch, AsksForPassthroughWhereItIsWantedAndOffered) {
+    const InitOffer offer{2, kInitExt, kInit2Passthrough};
+    EXPECT_EQ(patched(0, offer, 2).flags2, kInit2Passthrough);
+    EXPECT_EQ(patched(0, offer, 2).unused[0], 2U) << "max_stack_depth";
+    EXPECT_EQ(patched(0, offer, 0).flags2, 0U);
+    EXPECT_EQ(patched(0, {2, kInitExt, 0}, 1).flags2, 0U);
+    EXPECT_EQ(patched(0, {2, kInitExt, 0}, 1).unused[0], 0U);
+    EXPECT_FALSE(offers_passthrough({2, 0, kInit2Passthrough})) << "an old kernel, which has no second word";
+}
+
 TEST(InitPatch, LeavesARepliesOfAnotherSizeAlone) {
     std::array<std::byte, 24> old{};
-    EXPECT_FALSE(patch_init_reply(old, {2, kInitParallelDirops, 0}));
+    EXPECT_FALSE(patch_init_reply(old, {2, kInitParallelDirops, 0}, 0));
     EXPECT_EQ(old, (std::array<std::byte, 24>{}));
 }
 

@@ -17,8 +17,8 @@ StatusInputs inputs() {
     in.pid = 4711;
     in.supervisor_pid = 4709;
     in.uptime_s = 12.5;
-    in.profile = MountProfile{true, false, "because"};
-    in.nvme_path = "/nvme/cache";
+    in.profile = ProfileStatus{"small", "because"};
+    in.has_nvme = true;
     in.store.read_requests = 3;
     in.store.read_bytes = 100;
     in.store.ram_bytes = 10;
@@ -26,16 +26,19 @@ StatusInputs inputs() {
     in.store.origin_bytes = 70;
     in.store.ram.limit_bytes = 1000;
     in.store.nvme.used_bytes = 55;
+    in.store.nvme.devices = {{"/nvme/cache", "unstable", "it was slow", 100, 55}};
     in.origin.get = 7;
     in.origin.remove = 1;
     in.names.hidden = {{"empty path component", 4}};
+    in.messages = {{"READ", 7}};
     in.memory_limit = 1 << 20;
     in.memory_peak = 4096;
-    in.store.dataset.current = "epoch";
-    in.store.dataset.reason = "of 128 visits";
-    in.store.dataset.decided_s = 1800000000;
-    in.store.dataset.frozen = true;
-    in.store.dataset.evidence.short_gaps = 17;
+    in.store.datasets.emplace_back();
+    in.store.datasets[0].current = "epoch";
+    in.store.datasets[0].reason = "of 128 visits";
+    in.store.datasets[0].decided_s = 1800000000;
+    in.store.datasets[0].frozen = true;
+    in.store.datasets[0].evidence.short_gaps = 17;
     return in;
 }
 
@@ -44,7 +47,8 @@ TEST(Status, HasEveryPromisedMember) {
       "version": "", "pid": 0, "supervisor_pid": 0, "mountpoint": "", "source": "", "read_only": true,
       "uptime_s": 0.5, "profile": {"kind": "", "reason": ""}, "transport": {"kind": "", "reason": ""},
       "passthrough": {"enabled": true, "reason": "", "opens": 0, "open_files": 0},
-      "requests": {"under_way": 0, "oldest_s": 0.5, "over_deadline": 0, "timed_out": 0, "interrupted": 0},
+      "requests": {"under_way": 0, "oldest_s": 0.5, "over_deadline": 0, "timed_out": 0, "interrupted": 0,
+                   "messages": {"READ": 0}},
       "reads": {"requests": 0, "bytes": 0, "errors": 0,
                 "by_tier": {"ram": 0, "nvme": 0, "shared": 0, "origin": 0}},
       "writes": {"requests": 0, "bytes": 0, "errors": 0, "dirty_bytes": 0, "oldest_dirty_s": 0.0},
@@ -80,6 +84,7 @@ TEST(Status, SaysWhatWasCounted) {
     EXPECT_EQ(status["pid"], 4711);
     EXPECT_EQ(status["profile"]["kind"], "small");
     EXPECT_EQ(status["reads"]["by_tier"], (Json{{"ram", 10}, {"nvme", 20}, {"shared", 0}, {"origin", 70}}));
+    EXPECT_EQ(status["requests"]["messages"]["READ"], 7);
     EXPECT_EQ(status["origin"]["requests"]["get"], 7);
     EXPECT_EQ(status["origin"]["requests"]["delete"], 1);
     EXPECT_EQ(status["tiers"][1]["devices"][0]["path"], "/nvme/cache");
@@ -95,7 +100,8 @@ TEST(Status, SaysWhatWasCounted) {
 
 TEST(Status, SaysWhichTiersAreOff) {
     auto in = inputs();
-    in.nvme_path.clear();
+    in.has_nvme = false;
+    in.store.nvme.devices.clear();
     in.store.ram.limit_bytes = 0;
     const auto status = status_json(in);
     EXPECT_EQ(status["tiers"][0]["state"], "off");

@@ -25,6 +25,17 @@ TEST(Crc32cTest, KnownValues) {
     EXPECT_EQ(crc32c(0, bytes_of(std::string(32, '\xFF'))), 0x62A8AB43U);  // RFC 3720, B.4
 }
 
+TEST(Crc32cTest, BothVersionsAgreeOnLongBytes) {
+    std::mt19937 random(2);
+    std::string text(100000, '\0');
+    for (auto& c : text) c = static_cast<char>(random());
+    for (const std::size_t length : {12287, 12288, 12289, 24575, 24576, 36863, 99999}) {
+        const auto seed = static_cast<std::uint32_t>(random());
+        const auto all = bytes_of(text).subspan(1, length);
+        EXPECT_EQ(crc32c(seed, all), crc32c_portable(seed, all)) << length;
+    }
+}
+
 TEST(Crc32cTest, BothVersionsAgreeAtEveryLengthAndGoOn) {
     std::mt19937 random(1);
     std::string text(300, '\0');
@@ -56,8 +67,9 @@ TEST(ExtentFormatTest, FileNames) {
     ASSERT_TRUE(parsed.has_value());
     EXPECT_EQ(parsed->number, 0xABCU);
     EXPECT_EQ(parsed->uuid, (ExtentUuid{0x0123456789ABCDEFU, 7}));
-    for (std::string bad : {std::string(), std::string("x"), name + "x", "0" + name, "A" + name.substr(1),
-                            "-" + name.substr(1), name.substr(0, 16) + "+" + name.substr(17)}) {
+    for (const std::string& bad :
+         {std::string(), std::string("x"), name + "x", "0" + name, "A" + name.substr(1), "-" + name.substr(1),
+          name.substr(0, 16) + "+" + name.substr(17)}) {
         EXPECT_FALSE(parse_extent_file_name(bad).has_value()) << bad;
     }
 }

@@ -192,7 +192,7 @@ TEST_F(NvmeFaultTest, WhatFailsTwiceInARowIsDroppedAndTheRestIsRead) {
 }
 
 TEST_F(NvmeFaultTest, AFolderThatCannotBeWrittenIsAnError) {
-    options_.directory = directory_ / "absent";
+    options_.devices = {NvmePlace::at(directory_ / "absent")};
     EXPECT_FALSE(NvmeTier::open(options_, index_).has_value());
 }
 
@@ -227,7 +227,7 @@ TEST_F(NvmeFaultTest, AReadOnlyFileSystemGoesOnBeingRead) {
     if (::mount("tierfs-test", mountpoint.c_str(), "tmpfs", 0, "size=80m") != 0) {
         GTEST_SKIP() << "no tmpfs can be mounted here: " << std::strerror(errno);
     }
-    options_.directory = mountpoint;
+    options_.devices = {NvmePlace::at(mountpoint)};
     options_.limit = 64 << 20;
     open();
     for (std::uint64_t at = 0; at < 40; ++at) put(at, at % 2 == 0 ? 900000 : kMiB + 5);
@@ -254,7 +254,7 @@ TEST_F(NvmeFaultTest, AFullFileSystemMakesTheTierSmaller) {
     if (::mount("tierfs-test", mountpoint.c_str(), "tmpfs", 0, "size=12m") != 0) {
         GTEST_SKIP() << "no tmpfs can be mounted here: " << std::strerror(errno);
     }
-    options_.directory = mountpoint;
+    options_.devices = {NvmePlace::at(mountpoint)};
     options_.limit = 64 << 20;
     open();
     for (std::uint64_t at = 0; at < 60; ++at) {

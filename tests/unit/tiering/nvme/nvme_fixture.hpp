@@ -65,7 +65,7 @@ class NvmeTest : public ::testing::Test {
         std::string name = (std::filesystem::temp_directory_path() / "tierfs-nvme-XXXXXX").string();
         ASSERT_NE(::mkdtemp(name.data()), nullptr);
         directory_ = name;
-        options_.directory = directory_;
+        options_.devices = {NvmePlace::at(directory_)};
         options_.limit = 16 << 20;
     }
     void TearDown() override {
@@ -122,14 +122,15 @@ class NvmeTest : public ::testing::Test {
         std::sort(result.begin(), result.end());
         return result;
     }
-    /// Bytes that the files take on the device.
+    /// Bytes that extents and backing files take on the device.
     std::uint64_t disk_bytes() const {
         std::uint64_t total = 0;
         std::error_code error;
         for (std::filesystem::recursive_directory_iterator at(directory_, error), end; at != end && !error;
              at.increment(error)) {
             struct stat status {};
-            if (::lstat(at->path().c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
+            if (at->path().filename() != "device" && ::lstat(at->path().c_str(), &status) == 0 &&
+                S_ISREG(status.st_mode)) {
                 total += static_cast<std::uint64_t>(status.st_blocks) * 512;
             }
         }

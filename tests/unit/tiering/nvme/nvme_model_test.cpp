@@ -25,7 +25,8 @@ class NvmeModel {
     explicit NvmeModel(bool unpacked) {
         std::string path = (fs::temp_directory_path() / "tierfs-nvme-model-XXXXXX").string();
         RC_ASSERT(::mkdtemp(path.data()) != nullptr);
-        options_.directory = path;
+        folder_ = path;
+        options_.devices = {NvmePlace::at(path)};
         options_.limit = kLimit;
         if (unpacked) options_.pack_max_object = 50'000;
         open();
@@ -33,7 +34,7 @@ class NvmeModel {
     ~NvmeModel() {
         tier_.reset();
         std::error_code ignored;
-        fs::remove_all(options_.directory, ignored);
+        fs::remove_all(folder_, ignored);
     }
 
     void run(const model::Command& command) {
@@ -153,7 +154,7 @@ class NvmeModel {
         whole_ = flushed_;
         tier_.reset();
         std::vector<fs::path> files;
-        for (const auto& entry : fs::recursive_directory_iterator(options_.directory)) {
+        for (const auto& entry : fs::recursive_directory_iterator(folder_)) {
             if (entry.is_regular_file() && entry.file_size() > 0) files.push_back(entry.path());
         }
         std::sort(files.begin(), files.end());
@@ -177,9 +178,10 @@ class NvmeModel {
 
     std::uint64_t disk_bytes() const {
         std::uint64_t total = 0;
-        for (const auto& entry : fs::recursive_directory_iterator(options_.directory)) {
+        for (const auto& entry : fs::recursive_directory_iterator(folder_)) {
             struct stat status {};
-            if (::lstat(entry.path().c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
+            if (entry.path().filename() != "device" && ::lstat(entry.path().c_str(), &status) == 0 &&
+                S_ISREG(status.st_mode)) {
                 total += static_cast<std::uint64_t>(status.st_blocks) * 512;
             }
         }
@@ -187,6 +189,7 @@ class NvmeModel {
     }
 
     FakeIndex index_;
+    fs::path folder_;
     NvmeOptions options_;
     std::unique_ptr<NvmeTierForTests> tier_;
     std::set<std::uint64_t> whole_;    ///< admitted from end to end and not erased since
@@ -227,7 +230,7 @@ TEST(NvmeModelTest, WhatWasFlushedAndIsWholeIsFoundWithoutTheIndex) {
         const std::shared_ptr<void> cleanup(nullptr, [&](void*) { fs::remove_all(path); });
         FakeIndex index;
         NvmeOptions options;
-        options.directory = path;
+        options.devices = {NvmePlace::at(path)};
         options.limit = kLimit;
         std::map<std::uint64_t, Location> places;
         {

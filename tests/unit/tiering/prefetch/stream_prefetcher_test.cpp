@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <random>
+#include <set>
+#include <vector>
 
 namespace tierfs {
 namespace {
@@ -28,6 +32,14 @@ struct Bench {
         }
         EXPECT_FALSE(prefetcher.end_issue(object.content));
         return units;
+    }
+
+    std::uint64_t wanted_bytes() {
+        std::uint64_t bytes = 0;
+        if (!prefetcher.begin_issue(object.content)) return 0;
+        while (const auto part = prefetcher.next(object.content)) bytes += part->end - part->begin;
+        prefetcher.end_issue(object.content);
+        return bytes;
     }
 
     StreamPrefetcher prefetcher;
@@ -90,13 +102,13 @@ TEST(StreamPrefetcher, RandomReadsWantNothing) {
     for (const std::uint64_t size : {64 * kMiB, 1024 * kMiB}) {
         Bench b(size);
         std::mt19937_64 random(7);
-        std::uint64_t parts = 0;
+        std::uint64_t bytes = 0;
         const std::uint64_t reads = 5000;
         for (std::uint64_t i = 0; i < reads; ++i) {
             b.read((1 + random() % (size / kBlockSize - 1)) * kBlockSize, kBlockSize);
-            parts += b.wanted().size();
+            bytes += b.wanted_bytes();
         }
-        EXPECT_LE(parts * kMiB, reads * kBlockSize / 10) << "read amplification over 1.1";
+        EXPECT_LE(bytes, reads * kBlockSize / 10) << "read amplification over 1.1";
     }
 }
 
@@ -220,6 +232,112 @@ TEST(StreamPrefetcher, AFetchedReadBringsItsPartAlongAndNothingBeforeTheRun) {
     const PrefetchAdvice run = b.read(start + 64 * kKiB, 64 * kKiB);
     EXPECT_EQ(run.begin, start);
     EXPECT_EQ(run.end, 101 * kMiB);
+}
+
+TEST(StreamPrefetcher, ARunBackwardsIsFetchedBeforeItOnceAndToItsBeginning) {
+    Bench b(100 * kMiB);
+    std::vector<std::uint64_t> all;
+    for (std::uint64_t at = 100 * kMiB; at >= 64 * kKiB;) {
+        at -= 64 * kKiB;
+        b.read(at, 64 * kKiB);
+        for (const std::uint64_t unit : b.wanted()) {
+            EXPECT_LE(unit * kMiB, at);
+            all.push_back(unit);
+        }
+    }
+    std::sort(all.begin(), all.end());
+    EXPECT_EQ(std::adjacent_find(all.begin(), all.end()), all.end()) << "twice";
+    EXPECT_GE(all.size(), 99U);
+    EXPECT_EQ(b.prefetcher.active_streams(), 0U) << "at the beginning";
+}
+
+TEST(StreamPrefetcher, TwoReadsBackwardsAreNoRun) {
+    Bench b;
+    b.read(500 * kMiB, 64 * kKiB);
+    b.read(500 * kMiB - 64 * kKiB, 64 * kKiB);
+    EXPECT_TRUE(b.wanted().empty());
+}
+
+/// Bytes wanted after reads of `length` at each of `places`, and how many of them are not in `pieces`.
+struct Wanted {
+    std::uint64_t bytes = 0, beside = 0, twice = 0;
+};
+Wanted strided(Bench& b, const std::vector<std::uint64_t>& places, std::uint64_t length,
+               std::uint64_t message) {
+    Wanted found;
+    std::set<std::uint64_t> pieces, seen;
+    for (const std::uint64_t place : places) {
+        for (std::uint64_t at = 0; at < length; at += kBlockSize) pieces.insert(place + at);
+    }
+    for (const std::uint64_t place : places) {
+        for (std::uint64_t at = 0; at < length; at += message) b.read(place + at, message);
+        if (!b.prefetcher.begin_issue(b.object.content)) continue;
+        while (const auto part = b.prefetcher.next(b.object.content)) {
+            for (std::uint64_t at = part->begin; at < part->end; at += kBlockSize) {
+                found.bytes += kBlockSize;
+                if (!pieces.contains(at)) found.beside += kBlockSize;
+                if (!seen.insert(at).second) found.twice += kBlockSize;
+            }
+        }
+        b.prefetcher.end_issue(b.object.content);
+    }
+    return found;
+}
+
+TEST(StreamPrefetcher, OfAStridedRunOnlyThePiecesAreWanted) {
+    for (const std::int64_t gap :
+         {10 * static_cast<std::int64_t>(kMiB), -7 * static_cast<std::int64_t>(kMiB)}) {
+        Bench b(2048 * kMiB);
+        std::vector<std::uint64_t> places;
+        const std::uint64_t first = gap > 0 ? 2 * kMiB : 1500 * kMiB;
+        for (std::int64_t i = 0; i < 150; ++i)
+            places.push_back(static_cast<std::uint64_t>(static_cast<std::int64_t>(first) + i * gap));
+        const Wanted found = strided(b, places, 256 * kKiB, 256 * kKiB);
+        EXPECT_GE(found.bytes, 140 * 256 * kKiB) << gap;
+        EXPECT_EQ(found.twice, 0U);
+        // Beyond the last one read there are those of the window.
+        EXPECT_LE(found.beside, 64 * kMiB) << gap;
+    }
+}
+
+TEST(StreamPrefetcher, PiecesThatCostSeveralMessagesAreNotRunOver) {
+    Bench b(1024 * kMiB);
+    std::vector<std::uint64_t> places;
+    for (std::uint64_t i = 0; i * 16 < 960; ++i) places.push_back(i * 16 * kMiB + 8 * kMiB);
+    const Wanted found = strided(b, places, 512 * kKiB, 128 * kKiB);
+    EXPECT_GE(found.bytes, 50 * 512 * kKiB);
+    EXPECT_LE(found.beside, 20 * kMiB) << "before the gap is known, and past the end";
+}
+
+TEST(StreamPrefetcher, AStridedRunEndsWhenReadsGoElsewhere) {
+    Bench b(1024 * kMiB);
+    for (std::uint64_t i = 0; i < 20; ++i) b.read(i * 5 * kMiB + kMiB, 64 * kKiB);
+    b.wanted_bytes();
+    std::mt19937_64 random(3);
+    std::uint64_t bytes = 0;
+    for (int i = 0; i < 200; ++i) {
+        b.read((200 * 16 + random() % 12000) * kBlockSize, kBlockSize);
+        bytes += b.wanted_bytes();
+    }
+    EXPECT_LE(bytes, 20 * kBlockSize);
+}
+
+TEST(StreamPrefetcher, AfterASeekTheRestOfTheWindowWaitsUntilTheRunIsReadAgain) {
+    Bench b;
+    for (std::uint64_t at = 0; at < 4 * kMiB; at += 128 * kKiB) b.read(at, 128 * kKiB);
+    for (const std::uint64_t place : {900U, 500U, 700U}) b.read(place * kMiB, 64 * kKiB);
+    EXPECT_EQ(b.wanted_bytes(), 0U);
+    b.read(4 * kMiB, 128 * kKiB);
+    EXPECT_GE(b.wanted_bytes(), 60 * kMiB);
+}
+
+TEST(StreamPrefetcher, TwentyFourStreamsOfOneObject) {
+    Bench b(2400 * kMiB);
+    for (std::uint64_t step = 0; step < 20; ++step) {
+        for (std::uint64_t s = 0; s < 24; ++s)
+            EXPECT_TRUE(b.read(s * 100 * kMiB + step * 128 * kKiB, 128 * kKiB).sequential || step <= 1) << s;
+    }
+    EXPECT_EQ(b.prefetcher.active_streams(), 24U);
 }
 
 TEST(StreamPrefetcher, ForgottenObjectsWantNothing) {

@@ -16,7 +16,7 @@ struct Bench {
         const auto buffer = arena->allocate(kBlockSize * static_cast<std::size_t>(std::popcount(blocks)));
         ASSERT_NE(buffer, nullptr);
         tier.insert(key(n), buffer, static_cast<std::uint32_t>(std::countr_zero(blocks)), blocks, ahead,
-                    keep);
+                    keep ? RamStay::kept : RamStay::cached);
         tier.trim();
     }
     BlockMask hit(std::uint64_t n, BlockMask want = 1, bool to_end = true) {

@@ -237,6 +237,26 @@ TEST_F(StageOut, DamageOnTheWayIsFoundByReadingBack) {
     EXPECT_FALSE(bucket_.objects().contains("pre/small"));
 }
 
+TEST_F(StageOut, WhatAnEarlierRunSentIsReadBackToo) {
+    ASSERT_TRUE(run());
+    options_.verify = OutVerify::full;
+    bool damaged = false;
+    bucket_.set_fault([&](const ReceivedRequest& request) -> std::optional<Reply> {
+        if (request.method != "GET" || request.target != "/bkt/pre/small" || damaged) return std::nullopt;
+        damaged = true;
+        return Reply{206,
+                     {{"ETag", bucket_.objects().at("pre/small").etag}, {"Content-Range", "bytes 0-4/5"}},
+                     "hellO"};
+    });
+    const auto summary = run();
+    ASSERT_TRUE(summary) << summary.error().message;
+    EXPECT_TRUE(damaged);
+    EXPECT_EQ(recorder_.fates().at("small").fate, OutFate::sent);
+    EXPECT_EQ(recorder_.fates().at("sub/large").fate, OutFate::skipped);
+    EXPECT_EQ(summary->sent, 1U);
+    EXPECT_EQ(summary->failed, 0U);
+}
+
 TEST_F(StageOut, RemovesOnlyWhatItSentItself) {
     bucket_.put("pre/foreign", "not ours");
     ASSERT_TRUE(run());

@@ -111,8 +111,8 @@ TEST(StageShape, ANewFileHasItsBlocksBeforeItIsWritten) {
 TEST(StageShape, TheRingAndPwriteWriteTheSame) {
     for (const bool use_ring : {true, false}) {
         const TemporaryFolder folder;
-        MemorySpace memory(16 << 20);
-        DirectWriter writer(memory.all(), use_ring);
+        DirectWriter writer(4, use_ring);
+        MemorySpace memory(16 << 20, [&](std::span<std::byte> slab) { writer.add_memory(slab); });
         if (use_ring && !writer.uses_ring()) continue;  // refused here; the other way is what counts
         expect_pieces(written_by(writer, memory, folder));
     }
@@ -120,8 +120,8 @@ TEST(StageShape, TheRingAndPwriteWriteTheSame) {
 
 TEST(StageShape, AFailedWriteSaysWhy) {
     for (const bool use_ring : {true, false}) {
-        MemorySpace memory(2 << 20);
-        DirectWriter writer(memory.all(), use_ring);
+        DirectWriter writer(1, use_ring);
+        MemorySpace memory(2 << 20, [&](std::span<std::byte> slab) { writer.add_memory(slab); });
         const FileDescriptor file(::open("/dev/null", O_RDONLY));
         writer.write(file.get(), memory.take(4096), 0, 5);
         std::vector<WriteDone> done;
@@ -134,8 +134,8 @@ TEST(StageShape, AFailedWriteSaysWhy) {
 
 TEST(StageShape, AWakeIsNeverLost) {
     for (const bool use_ring : {true, false}) {
-        MemorySpace memory(2 << 20);
-        DirectWriter writer(memory.all(), use_ring);
+        DirectWriter writer(1, use_ring);
+        MemorySpace memory(2 << 20, [&](std::span<std::byte> slab) { writer.add_memory(slab); });
         const auto begun = std::chrono::steady_clock::now();
         for (int i = 0; i < 5; ++i) {
             writer.wake();
@@ -156,6 +156,27 @@ TEST(StageMemorySpace, RunsComeBackWhole) {
     for (std::size_t i = 1; i < runs.size(); i += 2) memory.give_back(runs[i]);
     EXPECT_TRUE(memory.is_all_free());
     EXPECT_EQ(memory.take(4 << 20).size(), 4U << 20);
+}
+
+TEST(StageMemorySpace, GrowsWithNeedAndNoFurther) {
+    std::vector<std::span<std::byte>> slabs;
+    MemorySpace memory(3 * MemorySpace::kSlabBytes - 1,
+                       [&](std::span<std::byte> slab) { slabs.push_back(slab); });
+    EXPECT_EQ(memory.most_slabs(), 3U);
+    EXPECT_TRUE(slabs.empty());
+    const auto small = memory.take(100000);
+    ASSERT_EQ(slabs.size(), 1U);
+    EXPECT_EQ(small.data(), slabs[0].data());
+    EXPECT_FALSE(memory.take(100000).empty());
+    EXPECT_EQ(slabs.size(), 1U) << "there was room in the first";
+    EXPECT_FALSE(memory.take(MemorySpace::kSlabBytes).empty());
+    const auto last = memory.take(MemorySpace::kSlabBytes);
+    EXPECT_EQ(slabs.size(), 3U);
+    EXPECT_TRUE(memory.take(MemorySpace::kSlabBytes).empty());
+    memory.give_back(last);
+    EXPECT_EQ(memory.take(MemorySpace::kSlabBytes).data(), last.data());
+    EXPECT_EQ(slabs.size(), 3U);
+    EXPECT_TRUE(memory.take(MemorySpace::kSlabBytes + 1).empty());
 }
 
 }  // namespace tierfs::stage

@@ -1,6 +1,7 @@
 // An origin and an NVMe tier that do what a test tells them, when it tells them.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -195,6 +196,7 @@ class FakeNvme final : public NvmeTier {
         }
         return true;
     }
+    std::optional<WholeFile> whole_file(const ContentId&, std::uint64_t) override { return std::nullopt; }
     std::function<void()> on_contains;  ///< called once, by the next contains()
 
     bool contains(const ContentId& id, std::uint64_t, std::uint64_t block) override {
@@ -202,8 +204,10 @@ class FakeNvme final : public NvmeTier {
         MutexLock lock(mutex_);
         return blocks_.contains({id, block});
     }
-    void admit(const ContentId& id, std::uint64_t size, std::uint64_t offset, BufferPtr data) override {
+    void admit(const ContentId& id, std::uint64_t size, std::uint64_t offset, BufferPtr data,
+               DatasetNumber dataset) override {
         MutexLock lock(mutex_);
+        owners_[id] = dataset;
         admitted_.push_back({offset, data->bytes().size(), size});
         admitted_bytes += data->bytes().size();
         if (hold) {
@@ -212,11 +216,11 @@ class FakeNvme final : public NvmeTier {
             store(id, offset, *data);
         }
     }
-    void admit(const ContentId& id, std::uint64_t size, std::uint64_t offset,
-               std::vector<BufferPtr> data) override {
+    void admit(const ContentId& id, std::uint64_t size, std::uint64_t offset, std::vector<BufferPtr> data,
+               DatasetNumber dataset) override {
         for (BufferPtr& one : data) {
             const std::uint64_t length = one->bytes().size();
-            admit(id, size, offset, std::move(one));
+            admit(id, size, offset, std::move(one), dataset);
             offset += length;
         }
     }
@@ -231,15 +235,27 @@ class FakeNvme final : public NvmeTier {
         }
         return true;
     }
-    void keep(bool kept) override { kept_ = kept; }
-    void renew() override { ++renewals; }
-    bool takes(std::uint64_t, std::uint64_t length) const override {
-        return !kept_ || admitted_bytes + length <= room;
+    void retain(DatasetNumber dataset, Retention retention) override { retentions[dataset] = retention; }
+    void renew(DatasetNumber) override { ++renewals; }
+    void claim(const ContentId& id, DatasetNumber dataset) override {
+        MutexLock lock(mutex_);
+        owners_.try_emplace(id, dataset);
     }
+    std::uint64_t used_by(DatasetNumber) const override { return 0; }
+    bool takes(std::uint64_t, std::uint64_t length, DatasetNumber dataset) const override {
+        return retentions[dataset] == Retention::goes || admitted_bytes + length <= room;
+    }
+    std::array<std::atomic<Retention>, kMostDatasets> retentions{};
     std::atomic<std::uint64_t> room{UINT64_MAX};  ///< bytes that are taken while kept
     std::atomic<std::uint64_t> admitted_bytes{0};
     std::atomic<int> renewals{0};
-    bool is_kept() const { return kept_; }
+    bool is_kept() const { return retentions[0] != Retention::goes; }
+    /// Which dataset it was admitted for, or claimed by; unknown: neither.
+    DatasetNumber owner_of(const ContentId& id) {
+        MutexLock lock(mutex_);
+        const auto found = owners_.find(id);
+        return found == owners_.end() ? kUnknownDataset : found->second;
+    }
     void flush() override {}
     void relieve() override {}
     void erase(const ContentId&) override {}
@@ -294,8 +310,8 @@ class FakeNvme final : public NvmeTier {
         }
     }
 
-    std::atomic<bool> kept_{false};
     Mutex mutex_;
+    std::map<ContentId, DatasetNumber> owners_ TIERFS_GUARDED_BY(mutex_);
     std::map<std::pair<ContentId, std::uint64_t>, std::vector<std::byte>> blocks_ TIERFS_GUARDED_BY(mutex_);
     std::deque<Held> held_ TIERFS_GUARDED_BY(mutex_);
     std::vector<Admitted> admitted_ TIERFS_GUARDED_BY(mutex_);

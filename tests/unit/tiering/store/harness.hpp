@@ -61,11 +61,13 @@ struct Scene {
     std::uint64_t ram = 64 * kMiB;
     FakeOrigin::Mode mode = FakeOrigin::Mode::at_once;
     unsigned threads = 0;
+    unsigned connections = 64;
     bool nvme = false;
     std::chrono::milliseconds deadline{60000};
     std::uint64_t pack_max = kMiB;
     std::uint64_t window = 64 * kMiB;
     DatasetClass dataset_class = DatasetClass::automatic;
+    std::vector<DatasetRule> datasets;
     std::map<std::string, std::vector<DirectoryEntry>> listings;
     std::function<void(FakeNvme&)> before_open;
 };
@@ -75,9 +77,11 @@ struct Harness {
         origin.listings = scene.listings;
         if (scene.before_open) scene.before_open(nvme);
         settings.origin_deadline = scene.deadline;
+        settings.origin_connections = scene.connections;
         settings.pack_max_object = scene.pack_max;
         settings.prefetch_window = scene.window;
         settings.dataset_class = scene.dataset_class;
+        settings.datasets = scene.datasets;
         MemoryPlan plan;
         plan.limit = plan.data = scene.arena;
         plan.ram_tier = scene.ram;

@@ -15,6 +15,11 @@ using fake::kMiB;
 using fake::Scene;
 using Mode = fake::FakeOrigin::Mode;
 
+/// Places without a constant stride.
+std::uint64_t scattered(std::uint64_t i) {
+    return (i * i * 13 + 5) * kBlockSize;
+}
+
 TEST(StoreMemory, WaitingReadsStartInOrderWhenMemoryComesFree) {
     Scene scene;
     scene.mode = Mode::manual;
@@ -23,15 +28,15 @@ TEST(StoreMemory, WaitingReadsStartInOrderWhenMemoryComesFree) {
     Harness h(scene);
     const auto big = fake::object("big", 64 * kMiB);
     std::vector<fake::PendingPtr> readers;
-    for (std::uint64_t i = 0; i < 8; ++i) readers.push_back(h.start(big, (i * 37 + 5) * kBlockSize, 100));
+    for (std::uint64_t i = 0; i < 8; ++i) readers.push_back(h.start(big, scattered(i), 100));
     ASSERT_EQ(h.origin.waiting(), 4U);
     for (std::uint64_t i = 0; i < 8; ++i) {
         while (!h.origin.complete()) std::this_thread::yield();
-        Harness::expect_bytes(*readers[i], *big, (i * 37 + 5) * kBlockSize, 100);
+        Harness::expect_bytes(*readers[i], *big, scattered(i), 100);
     }
     const auto seen = h.origin.seen();
     ASSERT_EQ(seen.size(), 8U);
-    for (std::uint64_t i = 0; i < 8; ++i) EXPECT_EQ(seen[i].offset, (i * 37 + 5) * kBlockSize);
+    for (std::uint64_t i = 0; i < 8; ++i) EXPECT_EQ(seen[i].offset, scattered(i));
 }
 
 TEST(StoreMemory, AReadThatWaitsTooLongTimesOutAndIsNotFetched) {

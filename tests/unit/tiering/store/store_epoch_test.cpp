@@ -64,7 +64,7 @@ TEST(StoreEpoch, FromTheSecondEpochOnBothTiersHitInFull) {
             expect_rest(epoch(h, files, seed), kFiles - 200);
             EXPECT_EQ(h.nvme.admitted_bytes, 160 * kSize) << "nothing is written any more";
         }
-        const DatasetStatus status = h.store->stats().dataset;
+        const DatasetStatus status = h.store->stats().datasets.back();
         EXPECT_EQ(status.current, "epoch");
         EXPECT_TRUE(status.frozen);
         EXPECT_LE(h.store->stats().ram.used_bytes, ram_for(40, kPiece));
@@ -93,7 +93,7 @@ TEST(StoreEpoch, WhenEverythingFitsNothingIsFetchedAgain) {
     const Objects files = objects("f");
     EXPECT_EQ(epoch(h, files, 1), kFiles);
     EXPECT_EQ(epoch(h, files, 2), 0U);
-    EXPECT_FALSE(h.store->stats().dataset.frozen);
+    EXPECT_FALSE(h.store->stats().datasets.back().frozen);
 }
 
 TEST(StoreEpoch, FreedSpaceIsFilledAgain) {
@@ -104,7 +104,7 @@ TEST(StoreEpoch, FreedSpaceIsFilledAgain) {
     const Objects files = objects("f");
     epoch(h, files, 1);
     EXPECT_EQ(epoch(h, files, 2), kFiles - 100);
-    EXPECT_TRUE(h.store->stats().dataset.frozen);
+    EXPECT_TRUE(h.store->stats().datasets.back().frozen);
     h.nvme.room = 150 * kSize;
     epoch(h, files, 3);
     EXPECT_EQ(epoch(h, files, 4), kFiles - 150);
@@ -136,7 +136,7 @@ TEST(StoreEpoch, AnotherJobTakesOverWhatItNeeds) {
     for (unsigned seed = 4; seed < 9; ++seed) epoch(h, second, seed);
     EXPECT_GE(h.nvme.renewals, 1);
     expect_rest(epoch(h, second, 9), 3000 - 40);  // RAM holds files of the second job
-    EXPECT_GE(h.store->stats().dataset.renewals, 1U);
+    EXPECT_GE(h.store->stats().datasets.back().renewals, 1U);
 }
 
 TEST(StoreEpoch, AScanTakesNothingFromAFrozenEpoch) {
@@ -149,7 +149,7 @@ TEST(StoreEpoch, AScanTakesNothingFromAFrozenEpoch) {
         std::snprintf(name, sizeof(name), "scan%05d", i);
         h.check(fake::object(name, 4096), 0, 4096);
     }
-    EXPECT_EQ(h.store->stats().dataset.current, "once");
+    EXPECT_EQ(h.store->stats().datasets.back().current, "once");
     expect_rest(epoch(h, files, 9), kFiles - 200);
     EXPECT_EQ(h.nvme.admitted_bytes, 160 * kSize);
 }
@@ -164,7 +164,7 @@ TEST(StoreEpoch, ConfiguredClassesActOnNvme) {
         EXPECT_EQ(h.nvme.is_kept(), kept) << name_of(dataset_class);
         h.check(fake::object("a", kSize), 0, kSize);
         EXPECT_EQ(h.nvme.admitted_bytes > 0, written) << name_of(dataset_class);
-        EXPECT_EQ(h.store->stats().dataset.configured, name_of(dataset_class));
+        EXPECT_EQ(h.store->stats().datasets.back().configured, name_of(dataset_class));
     }
 }
 

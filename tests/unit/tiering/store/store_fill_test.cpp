@@ -124,9 +124,10 @@ TEST(StoreFill, ReadersAndFillShareFetches) {
 TEST(StoreFill, FailsForOneFileAndStopsInMidFlight) {
     Scene made = scene();
     made.mode = FakeOrigin::Mode::manual;
+    made.connections = 16;
     Harness h(made);
-    ASSERT_TRUE(eventually([&] { return h.origin.waiting() >= 10; }));
-    EXPECT_LE(h.origin.waiting(), 64U) << "bounded, for the readers that come";
+    ASSERT_TRUE(eventually([&] { return h.origin.waiting() >= 32; }));
+    EXPECT_LE(h.origin.waiting(), 32U) << "bounded, for the readers that come";
     const auto object = fake::object(path_of(0), kSize);
     const auto reader = h.start(object, 0, kSize);
     h.origin.complete(EIO);  // of the fill; the reader who joined asks for itself

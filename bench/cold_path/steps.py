@@ -1,0 +1,91 @@
+"""What is measured: first epochs of small files, streams, random reads; each on fresh mounts with empty caches."""
+
+import time
+
+from lib.datasets import BUCKET
+from lib.report import at_least, at_most, figure
+
+from .bench import CONNECTIONS, SAMPLE
+from .yardstick import files_per_second, megabytes_per_second
+
+MIB = 1 << 20
+READERS = 4
+PART = 8 * MIB
+YARDSTICK_GETS = 128
+READ_AHEAD = 512 << 10  # of the kernel, for this mount
+
+
+def _from_mount(bench, open_mount, names_file, count, deadline):
+    """Files a second from the mount's start until the last one was read."""
+    began = time.monotonic()
+    with open_mount as mount:
+        bench.read(deadline, "files", mount.mountpoint, names_file, READERS)
+        return count / (time.monotonic() - began)
+
+
+def step_epoch(bench, deadline):
+    """A first epoch, cold: all small files, shuffled, by 4 readers; the clock runs from the mount's start."""
+    rows, tree = [], bench.dataset.small
+    names, path = bench.names(tree)
+    sample, sample_path = bench.names(tree, count=SAMPLE)
+    ours, gets = [], []
+    for _ in range(bench.options.rounds):
+        ours.append(_from_mount(bench, bench.tierfs(deadline), path, len(names), deadline))
+        gets.append(files_per_second(bench.server.endpoint, BUCKET, names, YARDSTICK_GETS, bench.folder, deadline))
+    for peer, bar in (() if bench.options.without_peers else (("s3fs", 30), ("rclone", 15))):
+        theirs = [_from_mount(bench, bench.peer(peer, deadline), sample_path, len(sample), deadline)]
+        rows.append(at_least("epoch", "first epoch of small files", ours, "files/s", theirs, peer, bar))
+    rows.append(at_least("epoch", "first epoch of small files", ours, "files/s", gets, f"{YARDSTICK_GETS} GETs", 0.7))
+    return rows
+
+
+def step_order(bench, deadline):
+    """110 KiB files in the order of their directories, by one reader."""
+    tree, ours, gets = bench.dataset.medium, [], []
+    names, path = bench.names(tree, "sorted")
+    for _ in range(bench.options.rounds):
+        with bench.tierfs(deadline) as mount:
+            _, seconds = bench.read(deadline, "files", mount.mountpoint, path, 1)
+            ours.append(len(names) / seconds)
+        gets.append(files_per_second(bench.server.endpoint, BUCKET, names, CONNECTIONS, bench.folder, deadline))
+    return [at_least("order", "110 KiB files in directory order", ours, "files/s", gets, f"{CONNECTIONS} GETs", 0.8)]
+
+
+def step_streams(bench, deadline):
+    """The large file in order: one reader, 8 readers of an eighth each, and a mapping."""
+    size = bench.dataset.large_bytes
+    gets, found = [], {}
+    for _ in range(bench.options.rounds):
+        gets.append(megabytes_per_second(f"{bench.url}/{bench.dataset.large}", size, PART, CONNECTIONS, bench.folder,
+                                         deadline))
+        for name, arguments in (("one stream", ("streams", size, 1)), ("8 streams in one file", ("streams", size, 8)),
+                                ("sequential mmap", ("mmap", size))):
+            with bench.tierfs(deadline) as mount:
+                kind, *rest = arguments
+                _, seconds = bench.read(deadline, kind, bench.large_file(mount), *rest)
+                found.setdefault(name, []).append(size / 1e6 / seconds)
+    return [at_least("streams", f"cold: {name}", ours, "MB/s", gets, f"{CONNECTIONS} ranged GETs", 0.9)
+            for name, ours in found.items()]
+
+
+def step_random(bench, deadline):
+    """Reads at random places of the large file: what the server sends for each byte that was asked for."""
+    rows = []
+    for name, arguments, size, ahead in (("64 KiB preads", ("preads", bench.options.reads, 64 << 10), 64 << 10, 0),
+                                         ("4 KiB mmap reads", ("faults", bench.options.reads // 2), 4096, READ_AHEAD)):
+        with bench.tierfs(deadline) as mount:
+            kind, *rest = arguments
+            path = bench.large_file(mount)
+            before = bench.control()["bytes"]
+            read, seconds = bench.read(deadline, kind, path, *rest)
+            time.sleep(0.5)  # what is under way
+            sent = bench.control()["bytes"] - before
+            unused = bench.unused_bytes(mount)
+        asked = read // size * max(size, ahead)
+        rows.append(at_most("random", f"bytes sent for each byte of {name}", sent / asked, "", 1.1))
+        rows.append(at_most("random", f"unused prefetched bytes, {name}", unused / max(1, sent), "", 0.1))
+        rows.append(figure("random", name, read / size / seconds, "reads/s"))
+    return rows
+
+
+STEPS = {"epoch": step_epoch, "order": step_order, "streams": step_streams, "random": step_random}

@@ -1,0 +1,250 @@
+// tierfs warm, tierfs evict: paths are handed to the daemons of their mounts, which do the work.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "config/units.hpp"
+#include "fs/commands/commands.hpp"
+#include "fs/commands/find_mount.hpp"
+#include "fs/commands/parse.hpp"
+#include "fs/control/control.hpp"
+
+namespace tierfs {
+
+namespace {
+
+using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::milliseconds kTick{200};
+constexpr std::chrono::seconds kLineEvery{10};
+constexpr std::size_t kMostSent =
+    32 << 10;  // of ControlServer::kLongestRequest, JSON's escapes being up to as much
+
+/// The part of the job that one mount does.
+struct Part {
+    std::string socket, mountpoint;
+    std::vector<std::string> waiting;  ///< paths not handed over yet
+    std::size_t next = 0;
+    std::uint64_t job = 0;
+    Json status = Json::object();
+};
+
+std::uint64_t count_of(const Json& status, const char* member) {
+    return status.value(member, std::uint64_t{0});
+}
+
+class TreeCommand {
+  public:
+    TreeCommand(std::string kind, bool json) : kind_(std::move(kind)), json_(json) {}
+
+    Result<void> add(const std::vector<MountEntry>& mounts, const std::string& path) {
+        auto place = find_place(mounts, path);
+        if (!place) return fail(place.error());
+        Part& part = parts_[place->mount.device()];
+        part.socket = control_path(place->mount.device());
+        part.mountpoint = place->mount.mountpoint;
+        part.waiting.push_back(std::move(place->path));
+        return {};
+    }
+
+    /// Hands all paths over; the daemons take them as they get on.
+    Result<void> hand_over() {
+        for (auto& [device, part] : parts_) {
+            auto started = ask(part, {{"command", "job-start"}, {"kind", kind_}});
+            if (!started) return fail(started.error());
+            part.job = count_of(*started, "job");
+        }
+        for (auto& [device, part] : parts_) {
+            while (part.next < part.waiting.size()) {
+                if (auto sent = send_some(part); !sent) return sent;
+            }
+            auto sealed = ask(part, {{"command", "job-seal"}, {"job", part.job}});
+            if (!sealed) return fail(sealed.error());
+        }
+        return {};
+    }
+
+    /// Until all is done, with progress.
+    Result<void> wait() {
+        const bool terminal = ::isatty(STDERR_FILENO) != 0;
+        const auto begun = Clock::now();
+        auto told = begun;
+        for (bool running = true; running;) {
+            running = false;
+            for (auto& [device, part] : parts_) {
+                auto status = ask(part, {{"command", "job-status"}, {"job", part.job}});
+                if (!status) return fail(status.error());
+                part.status = std::move(*status);
+                running = running || part.status.value("running", false);
+            }
+            if (terminal || Clock::now() - told >= kLineEvery) {
+                told = Clock::now();
+                const double seconds = std::chrono::duration<double>(told - begun).count();
+                std::fprintf(stderr, terminal ? "\r\033[K%s" : "%s\n", progress_line(seconds).c_str());
+            }
+            if (running) std::this_thread::sleep_for(kTick);
+        }
+        if (terminal) std::fputs("\r\033[K", stderr);
+        return {};
+    }
+
+    /// What came of it; the exit status.
+    int report() const {
+        for (const auto& [device, part] : parts_) {
+            for (const Json& failure : part.status.value("failures", Json::array())) {
+                const auto text = [&](const char* member) {
+                    return path_from_wire(failure.value(member, std::string())).value_or("?");
+                };
+                const auto path = text("path");
+                std::fprintf(stderr, "tierfs: %s%s%s: %s\n", part.mountpoint.c_str(), path.empty() ? "" : "/",
+                             path.c_str(), text("error").c_str());
+            }
+        }
+        const std::uint64_t failed = sum("failed");
+        if (json_) {
+            std::printf("%s\n", Json{{"files", sum("files")},
+                                     {"bytes", sum("bytes")},
+                                     {"brought_bytes", sum("brought_bytes")},
+                                     {"unchanged_files", sum("unchanged_files")},
+                                     {"failed", failed}}
+                                    .dump()
+                                    .c_str());
+        } else {
+            std::printf("%s %s in %llu files, %llu were so already, %llu failed\n",
+                        kind_ == "warm" ? "brought" : "gave up", format_size(sum("brought_bytes")).c_str(),
+                        static_cast<unsigned long long>(sum("files")),
+                        static_cast<unsigned long long>(sum("unchanged_files")),
+                        static_cast<unsigned long long>(failed));
+        }
+        return failed == 0 ? 0 : 1;
+    }
+
+  private:
+    static Result<Json> ask(const Part& part, const Json& request) {
+        auto answer = send_control(part.socket, request, kPatience);
+        if (!answer) return fail(answer.error().within(part.mountpoint));
+        if (!answer->is_object())
+            return fail(EIO, part.mountpoint + ": the mount's answer is not understood");
+        return answer;
+    }
+
+    Result<void> send_some(Part& part) const {
+        Json paths = Json::array();
+        std::size_t bytes = 0;
+        for (std::size_t at = part.next; at < part.waiting.size(); ++at) {
+            auto path = path_to_wire(part.waiting[at]);
+            bytes += path.size() + 4;
+            if (!paths.empty() && bytes > kMostSent) break;
+            paths.push_back(std::move(path));
+        }
+        const auto answer = ask(part, {{"command", "job-paths"}, {"job", part.job}, {"paths", paths}});
+        if (!answer) return fail(answer.error());
+        const std::uint64_t taken = count_of(*answer, "taken");
+        part.next += taken;
+        if (taken == 0) std::this_thread::sleep_for(kTick);
+        return {};
+    }
+
+    [[nodiscard]] std::uint64_t sum(const char* member) const {
+        std::uint64_t total = 0;
+        for (const auto& [device, part] : parts_) total += count_of(part.status, member);
+        return total;
+    }
+
+    [[nodiscard]] std::string progress_line(double seconds) const {
+        const std::uint64_t done = sum("bytes"), found = sum("found_bytes"), brought = sum("brought_bytes");
+        const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
+        bool walking = false;
+        for (const auto& [device, part] : parts_) walking = walking || part.status.value("walking", false);
+        std::string text = format_size(done) + " of " + (walking ? "at least " : "") + format_size(found) +
+                           ", " + std::to_string(sum("files")) + " of " + std::to_string(sum("found_files")) +
+                           " files, " + format_size(brought) + " brought, " +
+                           format_size(static_cast<std::uint64_t>(rate)) + "/s";
+        if (!walking && rate > 0)
+            text += ", ETA " +
+                    std::to_string(static_cast<std::uint64_t>(static_cast<double>(found - done) / rate)) +
+                    " s";
+        return text;
+    }
+
+    const std::string kind_;
+    const bool json_;
+    std::map<std::string, Part> parts_;  ///< by device
+};
+
+/// A path a line; "-" is standard input.
+Result<std::vector<std::string>> read_list(const std::string& name) {
+    std::ifstream file;
+    if (name != "-") file.open(name);
+    std::istream& in = name == "-" ? std::cin : file;
+    if (!in) return fail(ENOENT, name + ": the list cannot be read");
+    std::vector<std::string> paths;
+    for (std::string line; std::getline(in, line);) {
+        if (!line.empty()) paths.push_back(std::move(line));
+    }
+    if (in.bad()) return fail(EIO, name + ": the list cannot be read to its end");
+    return paths;
+}
+
+int run_tree_command(const std::string& kind, std::vector<std::string> paths, const std::string& list,
+                     bool wait, bool json) {
+    if (!list.empty()) {
+        auto listed = read_list(list);
+        if (!listed) return command_failed(listed.error().message);
+        paths.insert(paths.end(), std::make_move_iterator(listed->begin()),
+                     std::make_move_iterator(listed->end()));
+    } else if (paths.empty()) {
+        std::fprintf(stderr, "tierfs: name a PATH in a mount, or a list of them with -f LIST\n");
+        return 2;
+    }
+    const auto mounts = read_mountinfo();
+    if (!mounts) return command_failed(mounts.error().message);
+    TreeCommand command(kind, json);
+    for (const auto& path : paths) {
+        if (const auto added = command.add(*mounts, path); !added)
+            return command_failed(added.error().message);
+    }
+    if (const auto handed = command.hand_over(); !handed) return command_failed(handed.error().message);
+    if (!wait) return 0;
+    if (const auto waited = command.wait(); !waited) return command_failed(waited.error().message);
+    return command.report();
+}
+
+}  // namespace
+
+int warm_command(const std::vector<std::string>& arguments) {
+    std::vector<std::string> paths;
+    std::string list;
+    bool wait = false;
+    bool json = false;
+    CLI::App app("Brings files into the tiers of their mount, in the background", "tierfs warm");
+    app.add_option("PATH", paths, "files and directories in mounts of tierfs");
+    app.add_option("-f", list, "a file with a path on each line; - is standard input");
+    app.add_flag("--wait", wait, "wait for the end, with progress");
+    app.add_flag("--json", json, "print what came of it as JSON; with --wait");
+    if (const auto ended = parse_arguments(app, arguments)) return *ended;
+    return run_tree_command("warm", std::move(paths), list, wait, json);
+}
+
+int evict_command(const std::vector<std::string>& arguments) {
+    std::vector<std::string> paths;
+    std::string list;
+    bool json = false;
+    CLI::App app("Gives up what the tiers hold of files", "tierfs evict");
+    app.add_option("PATH", paths, "files and directories in mounts of tierfs");
+    app.add_option("-f", list, "a file with a path on each line; - is standard input");
+    app.add_flag("--json", json, "print what came of it as JSON");
+    if (const auto ended = parse_arguments(app, arguments)) return *ended;
+    return run_tree_command("evict", std::move(paths), list, true, json);
+}
+
+}  // namespace tierfs

@@ -1,0 +1,53 @@
+// What the control socket starts in the background, and how it is asked about it.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "config/result.hpp"
+#include "tiering/store.hpp"
+#include "tiering/tree_job.hpp"
+
+namespace tierfs {
+
+/// Commands, each answered at once:
+///   {"command": "job-start", "kind": "warm"|"evict"}          {"job": 1}
+///   {"command": "job-paths", "job": 1, "paths": ["a/b", ""]}  {"taken": 2}: fewer than were sent: send the
+///   rest later
+///   {"command": "job-seal", "job": 1}                         no more paths come
+///   {"command": "job-status", "job": 1}                       what was done: TreeJob::Progress
+///   {"command": "job-stop", "job": 1}                         the same
+/// Paths are as control.hpp says. At most kMostJobs are known; the oldest that has ended is forgotten for a
+/// new one.
+///
+/// For the control thread alone, but for stop. `origin` and `store` must outlive it.
+class Jobs {
+  public:
+    static constexpr std::size_t kMostJobs = 16;
+
+    Jobs(Origin& origin, Store& store) : origin_(origin), store_(store) {}
+    /// ENOSYS: it is no command about jobs.
+    Result<nlohmann::json> command(const std::string& name, const nlohmann::json& request);
+    /// Ends all of them. After the control thread has ended, and after Store::stop, so that nothing waits.
+    void stop() { jobs_.clear(); }
+
+  private:
+    struct Job {
+        std::uint64_t number = 0;
+        std::unique_ptr<TreeJob> work;
+    };
+
+    Result<nlohmann::json> start(const nlohmann::json& request);
+    Result<Job*> find(const nlohmann::json& request);
+    static Result<nlohmann::json> add_paths(Job& job, const nlohmann::json& request);
+
+    Origin& origin_;
+    Store& store_;
+    std::list<Job> jobs_;
+    std::uint64_t last_ = 0;
+};
+
+}  // namespace tierfs

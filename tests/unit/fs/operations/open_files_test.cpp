@@ -1,0 +1,148 @@
+#include "fs/operations/open_files.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace tierfs {
+namespace {
+
+class FakeIds final : public BackingIds {
+  public:
+    Result<std::int32_t> add(int file) override {
+        EXPECT_GE(file, 0);
+        if (error != 0) return fail(error, "refused");
+        ids.insert(++last);
+        return last;
+    }
+    void remove(std::int32_t id) override { EXPECT_EQ(ids.erase(id), 1U); }
+
+    int error = 0;
+    std::int32_t last = 0;
+    std::set<std::int32_t> ids;
+};
+
+class OpenFilesTest : public testing::Test {
+  protected:
+    using Mode = OpenFiles::Mode;
+
+    static Settings with(Profile profile) {
+        Settings settings;
+        settings.profile = profile;
+        return settings;
+    }
+    OpenFiles::FindFile whole() {
+        return [this] { return WholeFile{FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)), pin}; };
+    }
+    static OpenFiles::FindFile nothing() {
+        return [] { return std::optional<WholeFile>(); };
+    }
+
+    std::shared_ptr<int> pin = std::make_shared<int>(0);
+    FakeIds ids;
+    MountProfile profile{with(Profile::large)};
+    OpenFiles files{profile};
+};
+
+TEST_F(OpenFilesTest, OneBackingIdForANodeUntilItsLastClose) {
+    files.allow(ids);
+    const auto first = files.open(7, {}, whole());
+    EXPECT_EQ(first.mode, Mode::passthrough);
+    const auto second = files.open(7, {}, nothing());
+    EXPECT_EQ(second.mode, Mode::passthrough);
+    EXPECT_EQ(second.backing_id, first.backing_id);
+    EXPECT_EQ(files.status().open_files, 1U);
+    EXPECT_EQ(files.status().opens, 2U);
+    EXPECT_EQ(pin.use_count(), 2);
+    files.close(7, Mode::passthrough);
+    EXPECT_EQ(ids.ids.size(), 1U);
+    files.close(7, Mode::passthrough);
+    EXPECT_TRUE(ids.ids.empty());
+    EXPECT_EQ(pin.use_count(), 1) << "the file may be evicted again";
+    EXPECT_EQ(files.status().open_files, 0U);
+}
+
+TEST_F(OpenFilesTest, ACachedOpenKeepsTheNodeCached) {
+    files.allow(ids);
+    EXPECT_EQ(files.open(7, {}, nothing()).mode, Mode::cached);
+    EXPECT_EQ(files.open(7, {}, whole()).mode, Mode::cached);
+    files.close(7, Mode::cached);
+    EXPECT_EQ(files.open(7, {}, whole()).mode, Mode::cached);
+    files.close(7, Mode::cached);
+    files.close(7, Mode::cached);
+    EXPECT_EQ(files.open(7, {}, whole()).mode, Mode::passthrough);
+    EXPECT_EQ(files.open(8, {}, nothing()).mode, Mode::cached);
+}
+
+TEST_F(OpenFilesTest, WhoComesSecondTakesWhatTheFirstDecided) {
+    files.allow(ids);
+    // While one open looks for its file, another one of the same node is answered.
+    const auto slow = files.open(7, {}, [&] {
+        EXPECT_EQ(files.open(7, {}, nothing()).mode, Mode::cached);
+        return whole()();
+    });
+    EXPECT_EQ(slow.mode, Mode::cached);
+    EXPECT_TRUE(ids.ids.empty()) << "what it had registered is given back";
+    EXPECT_EQ(pin.use_count(), 1);
+}
+
+TEST_F(OpenFilesTest, ALastingRefusalEndsIt) {
+    files.allow(ids);
+    const auto before = files.open(7, {}, whole());
+    ids.error = EPERM;
+    EXPECT_EQ(files.open(8, {}, whole()).mode, Mode::cached);
+    EXPECT_FALSE(files.status().enabled);
+    EXPECT_EQ(files.status().reason, "refused");
+    ids.error = 0;
+    EXPECT_EQ(files.open(9, {}, whole()).mode, Mode::cached);
+    EXPECT_EQ(files.open(7, {}, whole()).backing_id, before.backing_id) << "what is open so goes on";
+    files.close(7, Mode::passthrough);
+    files.close(7, Mode::passthrough);
+    EXPECT_TRUE(ids.ids.empty());
+}
+
+TEST_F(OpenFilesTest, APassingRefusalIsForOneOpen) {
+    files.allow(ids);
+    ids.error = ENOMEM;
+    EXPECT_EQ(files.open(8, {}, whole()).mode, Mode::cached);
+    ids.error = 0;
+    EXPECT_TRUE(files.status().enabled);
+    EXPECT_EQ(files.open(9, {}, whole()).mode, Mode::passthrough);
+}
+
+TEST_F(OpenFilesTest, NothingIsPassedThroughBeforeItIsAllowed) {
+    EXPECT_EQ(files.open(7, {}, whole()).mode, Mode::cached);
+    EXPECT_FALSE(files.status().enabled);
+    EXPECT_FALSE(files.status().reason.empty());
+}
+
+TEST_F(OpenFilesTest, TheProfileSwitchesWhenNothingIsPassedThrough) {
+    MountProfile automatic(with(Profile::automatic));
+    OpenFiles opens(automatic);
+    opens.allow(ids);
+    const FileSizes small{2000, 2000};
+    EXPECT_EQ(opens.open(7, {}, whole()).mode, Mode::passthrough);
+    EXPECT_EQ(opens.open(8, small, nothing()).mode, Mode::cached) << "7 is passed through";
+    opens.close(7, Mode::passthrough);
+    EXPECT_EQ(opens.open(9, small, whole()).mode, Mode::no_opens);
+    EXPECT_FALSE(opens.status().enabled);
+    opens.close(9, Mode::no_opens);
+    opens.close(8, Mode::cached);
+    EXPECT_TRUE(ids.ids.empty());
+}
+
+TEST_F(OpenFilesTest, AnOpenUnderWayAtTheSwitchIsNotPassedThrough) {
+    MountProfile automatic(with(Profile::automatic));
+    OpenFiles opens(automatic);
+    opens.allow(ids);
+    const auto slow = opens.open(7, {}, [&] {
+        EXPECT_EQ(opens.open(8, {2000, 2000}, nothing()).mode, Mode::no_opens);
+        return whole()();
+    });
+    EXPECT_EQ(slow.mode, Mode::no_opens);
+    EXPECT_TRUE(ids.ids.empty());
+}
+
+}  // namespace
+}  // namespace tierfs

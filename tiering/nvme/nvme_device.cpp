@@ -1,0 +1,284 @@
+#include "tiering/nvme/nvme_device.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "config/fault_point.hpp"
+#include "config/log.hpp"
+#include "config/sync_point.hpp"
+#include "tiering/nvme/device_id.hpp"
+
+namespace tierfs {
+
+Result<std::unique_ptr<NvmeDevice>> NvmeDevice::open(NvmeFolder folder, const NvmeDeviceOptions& options,
+                                                     const NvmeHooks& hooks, NvmeShared& shared) {
+    const auto id =
+        device_id_of(options.directory, [&](std::uint64_t known) { return shared.is_present(known); });
+    if (!id) return fail(id.error());
+    std::unique_ptr<NvmeDevice> device(new NvmeDevice(std::move(folder), options, *id, hooks, shared));
+    if (auto started = device->start(); !started) return fail(started.error());
+    return device;
+}
+
+/// A reader between the question whether it may and its answer.
+class NvmeDevice::Waiting {
+  public:
+    Waiting(NvmeDevice& device, std::uint64_t bytes)
+        : device_(device),
+          bytes_(bytes),
+          began_(device.core_.now()),
+          admitted_(device.core_.health.may_read() &&
+                    device.watch_.begin(began_, device.core_.health.state() != Health::State::normal)) {}
+    ~Waiting() {
+        if (admitted_) device_.watch_.end(began_, device_.core_.now(), bytes_);
+    }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+    [[nodiscard]] bool admitted() const { return admitted_; }
+
+  private:
+    NvmeDevice& device_;
+    const std::uint64_t bytes_;
+    const Health::Clock::time_point began_;
+    const bool admitted_;
+};
+
+void NvmeDevice::look() {
+    const auto reads = watch_.look(core_.now());
+    const auto write = writer_->busy_for();
+    const auto seconds = [](auto time) {
+        return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
+    };
+    if (reads.stalled >= ReadWatch::kDead) {
+        core_.give_up("no read has come back for " + seconds(reads.stalled));
+    } else if (reads.stalled >= ReadWatch::kStalled) {
+        core_.degrade("no read has come back for " + seconds(reads.stalled));
+    } else if (write >= kStalledWrite) {
+        core_.degrade("a write has not come back for " + seconds(write));
+    } else if (reads.slow) {
+        core_.degrade(*reads.slow);
+    }
+}
+
+Result<std::uint64_t> NvmeDevice::capacity() const {
+    struct statvfs space {};
+    if (::statvfs(core_.options.directory.c_str(), &space) != 0)
+        return fail(system_error(errno, core_.options.directory.native()));
+    return std::uint64_t{space.f_bavail} * space.f_frsize + core_.catalog.used();
+}
+
+Result<void> NvmeDevice::start() {
+    if (auto made = make_folders(core_); !made) return made;
+    const auto& path = core_.catalog.extents_dir();
+    lock_.reset(
+        TIERFS_FAULT_CALL("nvme.lock.open", ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+    if (!lock_) return fail(system_error(errno, path.native()));
+    if (TIERFS_FAULT_CALL("nvme.lock.take", ::flock(lock_.get(), LOCK_EX | LOCK_NB)) != 0) {
+        if (errno != EWOULDBLOCK) return fail(system_error(errno, path.native() + ": lock"));
+        return fail(EBUSY, path.native() + ": another tierfs uses this cache; give each its own folder");
+    }
+    auto found = find_units(core_);
+    if (!found) return fail(found.error());
+    writer_ = std::make_unique<NvmeWriter>(core_, std::move(*found));
+    return {};
+}
+
+bool NvmeDevice::read(const ContentId& id, const Location& location, std::uint64_t offset,
+                      std::span<std::byte> out) {
+    const Waiting waiting(*this, out.size());
+    if (!waiting.admitted()) {
+        ++core_.counters.misses;
+        return false;
+    }
+    TIERFS_SYNC_POINT("nvme.read.located");
+    ReadOutcome outcome = ReadOutcome::failed;
+    if (is_aligned(out.data())) {
+        outcome = read_located(id, location, offset, out);
+    } else {
+        AlignedBuffer bounce(out.size());
+        outcome = read_located(id, location, offset, bounce.span().first(out.size()));
+        if (outcome == ReadOutcome::hit) std::memcpy(out.data(), bounce.data(), out.size());
+    }
+    ++(outcome == ReadOutcome::hit ? core_.counters.hits : core_.counters.misses);
+    return outcome == ReadOutcome::hit;
+}
+
+ReadOutcome NvmeDevice::read_located(const ContentId& id, const Location& location, std::uint64_t offset,
+                                     std::span<std::byte> out) {
+    const bool entry = location.kind == Location::Kind::extent_entry;
+    const ReadOutcome outcome =
+        entry ? read_entry(id, location, offset, out) : read_file(id, location.object_size, offset, out);
+    if (outcome == ReadOutcome::corrupt) {
+        ++core_.counters.checksum_errors;
+        log::warning("NVMe tier " + core_.options.directory.native() + ": object " + to_string(id) +
+                     " does not verify; it will be fetched again");
+    }
+    bool unreadable = false;
+    if (outcome == ReadOutcome::hit) {
+        failed_reads_.succeeded(id, offset);
+    } else if (outcome == ReadOutcome::failed) {
+        unreadable = failed_reads_.failed(id, offset);
+    }
+    const bool gone = outcome == ReadOutcome::absent &&
+                      (entry ? !core_.catalog.has_extent(location.extent, location.extent_tag)
+                             : !core_.catalog.has_file(id));
+    if (gone || unreadable || outcome == ReadOutcome::corrupt) {
+        core_.locations.forget(id);
+        writer_->distrust(id, location, offset, out.size());
+    }
+    return outcome;
+}
+
+ReadOutcome NvmeDevice::read_entry(const ContentId& id, const Location& location, std::uint64_t offset,
+                                   std::span<std::byte> out) {
+    Catalog::Lookup lookup;
+    const auto handle = core_.catalog.extent(location.extent, location.extent_tag, lookup);
+    if (!handle) {
+        // A file that is in the catalog and not in the folder was taken away from outside.
+        if (lookup.error == ENOENT) return ReadOutcome::corrupt;
+        if (lookup.error != 0) core_.read_failed(lookup.error);
+        return ReadOutcome::absent;
+    }
+    if (core_.hooks.after_lookup) core_.hooks.after_lookup();
+    TIERFS_SYNC_POINT("nvme.read.opened");
+    // A small entry lies inside one sector: the sector goes where the reader wants the entry, whose memory
+    // reaches as far, and the entry is moved to its front.
+    const std::uint64_t start = location.offset + offset;
+    const std::uint64_t skip = start % kDiskAlignment;
+    if (skip != 0 && skip + out.size() > kDiskAlignment) return ReadOutcome::corrupt;
+    const std::span<std::byte> sectors(out.data(), align_up(skip + out.size()));
+    if (const int code = core_.fault(DiskOperation::read); code != 0) {
+        core_.read_failed(code);
+        return ReadOutcome::failed;
+    }
+    const auto got = handle->file.read(sectors, start - skip);
+    if (!got) {
+        core_.read_failed(got.error().code);
+        return ReadOutcome::failed;
+    }
+    if (*got < skip + out.size()) return ReadOutcome::corrupt;
+    if (skip != 0) std::memmove(out.data(), out.data() + skip, out.size());
+    for (std::size_t from = 0; from < out.size(); from += kExtentUnit) {
+        const std::uint64_t unit = (offset + from) / kExtentUnit;
+        const std::size_t length = std::min<std::size_t>(kExtentUnit, out.size() - from);
+        // The last sum covers what is left of the object: part of a unit cannot be verified.
+        const std::uint64_t whole =
+            std::min<std::uint64_t>(kExtentUnit, location.object_size - unit * kExtentUnit);
+        if (length != whole || unit >= location.sum_count) return ReadOutcome::absent;
+        if (unit_checksum(id, unit, kExtentUnit, out.subspan(from, length)) != location.sums[unit]) {
+            return ReadOutcome::corrupt;
+        }
+    }
+    return ReadOutcome::hit;
+}
+
+ReadOutcome NvmeDevice::read_file(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
+                                  std::span<std::byte> out) {
+    Catalog::Lookup lookup;
+    const auto handle = core_.catalog.file(id, lookup);
+    if (!handle) {
+        if (lookup.error == ENOENT || lookup.error == EBADMSG) return ReadOutcome::corrupt;
+        if (lookup.error != 0) core_.read_failed(lookup.error);
+        return ReadOutcome::absent;
+    }
+    if (handle->file.size() != object_size) return ReadOutcome::corrupt;
+    if ((offset + out.size()) % kBlockSize != 0 && offset + out.size() != object_size)
+        return ReadOutcome::absent;
+    if (core_.hooks.after_lookup) core_.hooks.after_lookup();
+    const int code = core_.fault(DiskOperation::read);
+    const ReadOutcome outcome = code != 0 ? ReadOutcome::failed : handle->file.read(offset, out);
+    if (outcome == ReadOutcome::failed) core_.read_failed(code != 0 ? code : EIO);
+    return outcome;
+}
+
+bool NvmeDevice::holds(const ContentId& id, const Location& location) const {
+    return location.kind == Location::Kind::extent_entry
+               ? core_.catalog.has_extent(location.extent, location.extent_tag)
+               : core_.catalog.has_file(id);
+}
+
+bool NvmeDevice::contains(const ContentId& id, const Location& location, std::uint64_t block) {
+    if (!core_.health.may_read()) return false;
+    if (location.kind == Location::Kind::extent_entry || location.complete) return holds(id, location);
+    const Waiting waiting(*this, 0);
+    if (!waiting.admitted()) return false;
+    Catalog::Lookup lookup;
+    const auto handle = core_.catalog.file(id, lookup, false);
+    if (!handle) {
+        if (lookup.error != 0 && lookup.error != ENOENT && lookup.error != EBADMSG)
+            core_.read_failed(lookup.error);
+        return false;
+    }
+    const auto present = handle->file.present(block);
+    if (!present) core_.read_failed(present.error().code);
+    return present.value_or(false);
+}
+
+std::optional<WholeFile> NvmeDevice::whole_file(const ContentId& id, const Location& location) {
+    const bool is_whole = location.kind == Location::Kind::backing_file && location.complete;
+    if (!is_whole || !core_.health.may_read()) return std::nullopt;
+    const auto pinned = core_.catalog.pin_file(id);
+    if (!pinned) return std::nullopt;
+    if (!pinned->trusted) {
+        checker_.want({id, location.object_size, pinned->generation});
+        return std::nullopt;
+    }
+    TIERFS_SYNC_POINT("nvme.whole_file.pinned");
+    const auto path = BackingFile::paths(core_.catalog.files_dir(), id).data;
+    FileDescriptor file(
+        TIERFS_FAULT_CALL("passthrough.open", ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC)));
+    struct stat status {};
+    if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+        static_cast<std::uint64_t>(status.st_size) != location.object_size) {
+        return std::nullopt;  // a read through the tier finds out and repairs
+    }
+    // A pin keeps off eviction, not the dropping of what turned out to be damaged.
+    const auto now = core_.find_indexed(id);
+    if (!core_.catalog.is_generation(id, pinned->generation) || !now || *now != location) return std::nullopt;
+    return WholeFile{std::move(file), pinned->pin};
+}
+
+void NvmeDevice::check_file(const FileChecker::File& file, const std::function<bool()>& stopping) {
+    constexpr std::uint64_t kPiece = 1 << 20;
+    AlignedBuffer buffer(kPiece);
+    const auto location = core_.find_indexed(file.id);
+    if (!location || location->object_size != file.size) return;
+    for (std::uint64_t offset = 0; offset < file.size; offset += kPiece) {
+        const auto length = std::min(kPiece, file.size - offset);
+        if (stopping()) return;
+        if (read_located(file.id, *location, offset, buffer.span().first(length)) != ReadOutcome::hit) return;
+    }
+    core_.catalog.trust(file.id, file.generation);
+}
+
+std::uint64_t NvmeDevice::free_bytes() const {
+    const std::uint64_t taken = core_.catalog.used() + writer_->queued_bytes();
+    const std::uint64_t limit = core_.limit;
+    return limit - std::min(limit, taken);
+}
+
+void NvmeDevice::claim(const ContentId& id, const Location& location, DatasetNumber dataset) {
+    const bool is_entry = location.kind == Location::Kind::extent_entry;
+    if (is_entry && !core_.catalog.has_extent(location.extent, location.extent_tag)) return;
+    core_.catalog.claim(is_entry ? Unit::extent(location.extent) : Unit::file(id), dataset);
+}
+
+TierStats NvmeDevice::stats() const {
+    TierStats stats;
+    stats.limit_bytes = core_.limit;
+    stats.used_bytes = core_.catalog.used();
+    stats.hits = core_.counters.hits;
+    stats.misses = core_.counters.misses;
+    stats.evicted_bytes = core_.counters.evicted_bytes;
+    stats.written_bytes = core_.counters.written_bytes;
+    stats.dropped = core_.counters.dropped;
+    stats.state = core_.health.state_name();
+    return stats;
+}
+
+}  // namespace tierfs

@@ -1,0 +1,109 @@
+// One device of the NVMe tier. Internal to tiering/nvme and its tests.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tiering/nvme/failed_reads.hpp"
+#include "tiering/nvme/file_checker.hpp"
+#include "tiering/nvme/nvme_core.hpp"
+#include "tiering/nvme/read_watch.hpp"
+#include "tiering/nvme/writer.hpp"
+
+namespace tierfs {
+
+/// Extents and backing files in one folder, with a lock, a limit, a writer thread and a health of their own.
+/// Thread-safe. `read` blocks for the device, `admit` and the questions do not, flush, close and abandon wait
+/// for the writer. Contracts as in NvmeTier.
+class NvmeDevice {
+  public:
+    /// Takes over what lies in the folder. EBUSY: another process has it. Else errors of the folder.
+    static Result<std::unique_ptr<NvmeDevice>> open(NvmeFolder folder, const NvmeDeviceOptions& options,
+                                                    const NvmeHooks& hooks, NvmeShared& shared);
+
+    /// `location` is what the index, or its cache, says of the object; it names this device.
+    bool read(const ContentId& id, const Location& location, std::uint64_t offset, std::span<std::byte> out);
+    bool contains(const ContentId& id, const Location& location, std::uint64_t block);
+    std::optional<WholeFile> whole_file(const ContentId& id, const Location& location);
+    /// Whether there is an extent or a file for this location, by memory alone.
+    [[nodiscard]] bool holds(const ContentId& id, const Location& location) const;
+
+    void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
+               std::vector<BufferPtr> data, DatasetNumber dataset) {
+        core_.catalog.shares().ask(dataset);
+        writer_->admit(id, object_size, offset, std::move(data), dataset);
+    }
+    [[nodiscard]] bool takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const {
+        return writer_->takes(object_size, length, dataset);
+    }
+    /// Bytes under the limit that are neither used nor about to be.
+    [[nodiscard]] std::uint64_t free_bytes() const;
+    void retain(DatasetNumber dataset, Retention retention) { core_.catalog.retain(dataset, retention); }
+    void renew(DatasetNumber dataset) { core_.catalog.renew(dataset); }
+    [[nodiscard]] bool has_unclaimed() const { return core_.catalog.has_unclaimed(); }
+    void claim(const ContentId& id, const Location& location, DatasetNumber dataset);
+    [[nodiscard]] std::uint64_t used_by(DatasetNumber dataset) const {
+        return core_.catalog.shares().used(dataset);
+    }
+    void relieve() { writer_->relieve(); }
+    void flush() { writer_->flush(); }
+    void erase(const ContentId& id) { writer_->erase(id); }
+    void close() {
+        checker_.stop();
+        writer_->close();
+    }
+    void abandon() {
+        checker_.stop();
+        writer_->abandon();
+    }
+
+    /// Looks whether reads and writes come back, and how fast, and says so to `health`. For one thread.
+    void look();
+    [[nodiscard]] const Health& health() const { return core_.health; }
+    /// What ends an unstable state.
+    void recovered(const std::string& reason) { core_.recovered(reason); }
+    void give_up(const std::string& reason) { core_.give_up(reason); }
+    void set_limit(std::uint64_t limit) {
+        core_.limit = limit;
+        core_.catalog.shares().set_limit(limit);
+    }
+    /// Bytes that it could hold: what is free and what it has.
+    [[nodiscard]] Result<std::uint64_t> capacity() const;
+
+    [[nodiscard]] std::uint64_t id() const { return core_.device_id; }
+    [[nodiscard]] std::uint64_t limit() const { return core_.limit; }
+    [[nodiscard]] std::uint64_t max_packed() const { return core_.max_packed; }
+    [[nodiscard]] TierStats stats() const;
+    [[nodiscard]] std::uint64_t checksum_errors() const { return core_.counters.checksum_errors; }
+
+  private:
+    class Waiting;
+    /// A write of a chunk or a piece takes less than this on any disk that works.
+    static constexpr std::chrono::seconds kStalledWrite{10};
+
+    NvmeDevice(NvmeFolder folder, const NvmeDeviceOptions& options, std::uint64_t id, const NvmeHooks& hooks,
+               NvmeShared& shared)
+        : folder_(std::move(folder)),
+          core_(options, id, hooks, shared),
+          checker_([this](const auto& file, const auto& stopping) { check_file(file, stopping); }) {}
+    Result<void> start();
+    ReadOutcome read_located(const ContentId& id, const Location& location, std::uint64_t offset,
+                             std::span<std::byte> out);
+    ReadOutcome read_entry(const ContentId& id, const Location& location, std::uint64_t offset,
+                           std::span<std::byte> out);
+    ReadOutcome read_file(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
+                          std::span<std::byte> out);
+    void check_file(const FileChecker::File& file, const std::function<bool()>& stopping);
+
+    NvmeFolder folder_;
+    FileDescriptor lock_;  ///< of extents/: one daemon at a time
+    NvmeCore core_;
+    FailedReads failed_reads_;
+    ReadWatch watch_;
+    std::unique_ptr<NvmeWriter> writer_;
+    FileChecker checker_;  ///< last: its thread uses all of the above
+};
+
+}  // namespace tierfs

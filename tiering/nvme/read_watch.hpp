@@ -1,0 +1,49 @@
+// Whether the reads of a device come back, and how fast. Internal to tiering/nvme and its tests.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tierfs {
+
+/// Counts reads under way and their time. `begin` and `end` are thread-safe and cost some atomics; `look` is
+/// for one thread, about once a second.
+///
+/// Slow means: in `kWindows` looks in a row, each with `kLeast` reads or more, reads took on average
+/// `kFactor` times as long as usual, and more than `kFloor`: below that a device still beats most origins.
+/// Usual is a moving average over looks at times that were not slow. A read counts as one unit of time for
+/// each 256 KiB, begun ones too.
+class ReadWatch {
+  public:
+    using Clock = std::chrono::steady_clock;
+    static constexpr std::chrono::seconds kStalled{2};
+    static constexpr std::chrono::seconds kDead{30};
+    static constexpr std::chrono::milliseconds kHesitates{500};
+    static constexpr std::chrono::milliseconds kFloor{50};
+    static constexpr unsigned kFactor = 20, kWindows = 3, kLeast = 4;
+    /// While a device hesitates or is unstable, no more than so many readers wait for it at a time.
+    static constexpr unsigned kFewReaders = 2;
+
+    /// False: it is not to be read now, since `few` readers are all that may wait and as many do, or since
+    /// those that wait have for so long that it would take all readers in.
+    bool begin(Clock::time_point now, bool few);
+    void end(Clock::time_point began, Clock::time_point now, std::uint64_t bytes);
+
+    struct Look {
+        std::chrono::milliseconds stalled{0};  ///< for how long no read has come back that should
+        std::optional<std::string> slow;       ///< in words, with figures
+    };
+    Look look(Clock::time_point now);
+
+  private:
+    std::atomic<unsigned> under_way_{0};
+    std::atomic<std::int64_t> progress_ns_{0};  ///< the last time a read came back, or began when none waited
+    std::atomic<std::uint64_t> units_{0}, unit_ns_{0};
+    std::uint64_t usual_ns_ = 0;
+    unsigned slow_windows_ = 0;
+};
+
+}  // namespace tierfs

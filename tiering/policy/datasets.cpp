@@ -1,0 +1,71 @@
+#include "tiering/policy/datasets.hpp"
+
+#include <chrono>
+
+namespace tierfs {
+
+Retention Dataset::retention() const {
+    switch (policy.current()) {
+        case DatasetClass::epoch:
+            return Retention::stays;
+        case DatasetClass::hot:
+            return Retention::goes;
+        case DatasetClass::pin:
+            return Retention::pinned;
+        case DatasetClass::stream:
+        case DatasetClass::once:
+        case DatasetClass::none:
+            return Retention::passes;
+        case DatasetClass::automatic:
+            break;
+    }
+    return Retention::waits;
+}
+
+bool Dataset::is_passing() const {
+    const DatasetClass now = policy.current();
+    return policy.is_configured() &&
+           (now == DatasetClass::stream || now == DatasetClass::once || now == DatasetClass::none);
+}
+
+Datasets::Datasets(const Settings& settings) : rules_(settings.datasets, settings.dataset_class) {
+    if (rules_.depends_on_use()) counts_ = std::make_unique<ReadCounts>(ReadCounts::Clock::now());
+    for (std::size_t number = 0; number < rules_.count(); ++number) {
+        datasets_.push_back(
+            std::make_unique<Dataset>(static_cast<DatasetNumber>(number), rules_.at(number).dataset_class));
+    }
+}
+
+std::size_t Datasets::choose(const ObjectRef& object) const {
+    FileFacts facts;
+    facts.size = object.size;
+    if (object.mtime_ns != 0) {
+        const auto age =
+            std::chrono::system_clock::now().time_since_epoch() - std::chrono::nanoseconds(object.mtime_ns);
+        facts.age = std::chrono::duration_cast<std::chrono::milliseconds>(age);
+    }
+    if (counts_) {
+        const auto uses = counts_->uses(object.content, ReadCounts::Clock::now());
+        facts.reads = uses.reads;
+        facts.idle = std::chrono::duration_cast<std::chrono::milliseconds>(uses.idle);
+    }
+    return rules_.find(object.path, facts);
+}
+
+Dataset& Datasets::of(const ObjectRef& object) {
+    if (datasets_.size() == 1) return *datasets_[0];
+    if (counts_) return *datasets_[choose(object)];
+    if (const auto mark = object.dataset.get(); mark != 0) return *datasets_[mark - 1U];
+    const std::size_t number = choose(object);
+    object.dataset.set(static_cast<std::uint16_t>(number + 1));
+    return *datasets_[number];
+}
+
+Dataset* Datasets::find(std::string_view match) {
+    for (const auto& dataset : datasets_) {
+        if (match_of(*dataset) == match) return dataset.get();
+    }
+    return nullptr;
+}
+
+}  // namespace tierfs
