@@ -1,18 +1,13 @@
-"""What all steps share: dataset, server, disk of the caches, mounts, and the order in which everything is put away."""
+"""What all steps share: dataset, server, disk of the caches, mounts."""
 
-import contextlib
-import itertools
 import pathlib
 import random
-import shutil
 import sys
-import urllib.request
 
 from lib import host
-from lib.datasets import BUCKET, Dataset
-from lib.peers import PEERS, Place, Tierfs
-from lib.process import Deadline, Failure, run
-from lib.servers import Server
+from lib.bench import Bench
+from lib.datasets import Dataset
+from lib.process import Failure, run
 
 READERS = pathlib.Path(__file__).resolve().parent / "readers.py"
 IMAGE_BYTES = 6 << 30  # of the loop image; sparse
@@ -23,43 +18,20 @@ MEMORY_LIMIT = 1 << 30
 CONNECTIONS = 128
 
 
-class Bench:
-    """Made once a run; leaving its context puts away all that it started, in reverse order."""
-
+class ColdPath(Bench):
     def __init__(self, options):
-        self.options, self.folder = options, options.folder
+        super().__init__(options)
         self.dataset = Dataset(self.folder, options.scale)
-        self.stack = contextlib.ExitStack()
-        self._numbers = itertools.count(1)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.stack.close()
-
-    def _keep(self, thing):
-        self.stack.callback(thing.close)
-        return thing
 
     def prepare(self, say):
-        for old in self.folder.glob("mnt-*"):  # what a run that was killed has left
-            host.unmount(old)
-        deadline = Deadline(self.options.prepare_limit)
+        deadline = self.begin()
         say("making the dataset")
         self.dataset.make(self.options.iobench, deadline)
         say("starting nginx")
-        self.server = self._keep(Server("nginx", self.options.server_script, self.folder / "nginx", deadline))
+        self.start_server("nginx", deadline)
         self.dataset.upload(self.server, self.folder, deadline)
-        self.disk = self._keep(host.LoopXfs(self.folder / "caches.img", self.folder / "caches", IMAGE_BYTES, deadline))
+        self.caches = self.disk("caches", IMAGE_BYTES, deadline)
         self.control(ttfb_ms=LATENCY_MS, rate_bps=RATE)
-
-    def control(self, **settings):
-        """Settings and counters of the server, see tests/servers/nginx_s3.sh."""
-        query = "&".join(f"{key}={value}" for key, value in settings.items())
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"{self.server.endpoint}/_ctl?{query}", timeout=20) as answer:
-            return {key: int(value) for key, value in (line.split("=") for line in answer.read().decode().split())}
 
     def names(self, tree, order="shuffled", count=None):
         """A list of names below the bucket, and the file that it stands in."""
@@ -71,40 +43,21 @@ class Bench:
         path.write_text("\n".join(names))
         return names, path
 
-    def cache(self):
-        for old in self.disk.mountpoint.glob("cache*"):
-            shutil.rmtree(old)
-        return self.disk.mountpoint / f"cache{next(self._numbers)}"
-
-    @contextlib.contextmanager
-    def tierfs(self, deadline, **more):
+    def ours(self, deadline):
+        """A fresh mount with an empty cache."""
         host.drop_caches(3)
-        options = {"memory.limit": MEMORY_LIMIT, "nvme.limit": 4 << 30, "origin.connections": CONNECTIONS,
-                   "origin.hedge": 0, **self.options.mount_options, **more}
-        mount = Tierfs(self.options.tierfs, self.server, self.folder / "mnt-tierfs", self.cache() / "tierfs", options, [],
-                       deadline)
-        try:
-            yield mount
-        finally:
-            mount.close()
+        settings = {"memory.limit": MEMORY_LIMIT, "nvme.limit": 4 << 30, "origin.connections": CONNECTIONS,
+                    "origin.hedge": 0}
+        return self.tierfs(self.fresh(self.caches) / "tierfs", deadline, settings, self.server)
 
-    @contextlib.contextmanager
-    def peer(self, name, deadline):
+    def theirs(self, name, deadline):
         host.drop_caches(3)
-        mount = PEERS[name](Place(self.server, self.folder / f"mnt-{name}", self.cache(), deadline))
-        try:
-            yield mount
-        finally:
-            mount.close()
+        return self.peer(name, self.server, self.fresh(self.caches), deadline)
 
     def read(self, deadline, *arguments):
         """One of readers.py; bytes and seconds."""
         out = run([sys.executable, READERS, *arguments], deadline)[1].split()
         return int(out[0]), float(out[1])
-
-    @property
-    def url(self):
-        return f"{self.server.endpoint}/{BUCKET}"
 
     def large_file(self, mount):
         path = mount.mountpoint / self.dataset.large

@@ -30,10 +30,10 @@ def step_epoch(bench, deadline):
     sample, sample_path = bench.names(tree, count=SAMPLE)
     ours, gets = [], []
     for _ in range(bench.options.rounds):
-        ours.append(_from_mount(bench, bench.tierfs(deadline), path, len(names), deadline))
+        ours.append(_from_mount(bench, bench.ours(deadline), path, len(names), deadline))
         gets.append(files_per_second(bench.server.endpoint, BUCKET, names, YARDSTICK_GETS, bench.folder, deadline))
     for peer, bar in (() if bench.options.without_peers else (("s3fs", 30), ("rclone", 15))):
-        theirs = [_from_mount(bench, bench.peer(peer, deadline), sample_path, len(sample), deadline)]
+        theirs = [_from_mount(bench, bench.theirs(peer, deadline), sample_path, len(sample), deadline)]
         rows.append(at_least("epoch", "first epoch of small files", ours, "files/s", theirs, peer, bar))
     rows.append(at_least("epoch", "first epoch of small files", ours, "files/s", gets, f"{YARDSTICK_GETS} GETs", 0.7))
     return rows
@@ -44,7 +44,7 @@ def step_order(bench, deadline):
     tree, ours, gets = bench.dataset.medium, [], []
     names, path = bench.names(tree, "sorted")
     for _ in range(bench.options.rounds):
-        with bench.tierfs(deadline) as mount:
+        with bench.ours(deadline) as mount:
             _, seconds = bench.read(deadline, "files", mount.mountpoint, path, 1)
             ours.append(len(names) / seconds)
         gets.append(files_per_second(bench.server.endpoint, BUCKET, names, CONNECTIONS, bench.folder, deadline))
@@ -60,7 +60,7 @@ def step_streams(bench, deadline):
                                          deadline))
         for name, arguments in (("one stream", ("streams", size, 1)), ("8 streams in one file", ("streams", size, 8)),
                                 ("sequential mmap", ("mmap", size))):
-            with bench.tierfs(deadline) as mount:
+            with bench.ours(deadline) as mount:
                 kind, *rest = arguments
                 _, seconds = bench.read(deadline, kind, bench.large_file(mount), *rest)
                 found.setdefault(name, []).append(size / 1e6 / seconds)
@@ -73,7 +73,7 @@ def step_random(bench, deadline):
     rows = []
     for name, arguments, size, ahead in (("64 KiB preads", ("preads", bench.options.reads, 64 << 10), 64 << 10, 0),
                                          ("4 KiB mmap reads", ("faults", bench.options.reads // 2), 4096, READ_AHEAD)):
-        with bench.tierfs(deadline) as mount:
+        with bench.ours(deadline) as mount:
             kind, *rest = arguments
             path = bench.large_file(mount)
             before = bench.control()["bytes"]

@@ -3,7 +3,7 @@ values of the same round."""
 
 import dataclasses
 
-from .statistics import interval, median, quantile
+from lib.statistics import interval, median, quantile
 
 
 @dataclasses.dataclass

@@ -4,7 +4,7 @@ ones too), and the figures of the peers beside those that are known of them."""
 from lib.report import number
 
 from . import reference
-from .statistics import median
+from lib.statistics import median
 from .steps import STEPS
 
 HEADLINES = [("mount", "mount_s"), *((step.case, step.headline) for step in STEPS if step.headline),

@@ -5,6 +5,8 @@ import json
 import os
 import statistics
 
+from .statistics import interval
+
 
 @dataclasses.dataclass
 class Row:
@@ -19,6 +21,7 @@ class Row:
     target: str = ""
     met: bool | None = None
     samples: list = dataclasses.field(default_factory=list)
+    ratio_interval: list | None = None  # 95 %, of the rounds' ratios
 
     @property
     def ratio(self):
@@ -26,10 +29,11 @@ class Row:
 
 
 def at_least(step, name, samples, unit, other, other_name, share):
-    """A row whose median has to be `share` of the median of `other` or more."""
+    """A row whose median has to be `share` of the median of `other` or more. Values of one place are of one round."""
     value, base = statistics.median(samples), statistics.median(other)
+    rounds = [a / b for a, b in zip(samples, other, strict=False) if b]
     return Row(step, name, value, unit, base, other_name, f"ratio >= {share:g}", value >= share * base,
-               [list(samples), list(other)])
+               [list(samples), list(other)], interval(rounds) if len(rounds) > 2 else None)
 
 
 def at_most(step, name, value, unit, most, other=None, other_name=""):
@@ -56,14 +60,15 @@ def spread(row, index):
 
 
 def table(rows):
-    lines = [["step", "figure", "value", "range", "unit", "compared with", "range", "", "ratio", "target", "met"]]
+    lines = [["step", "figure", "value", "range", "unit", "compared with", "range", "", "ratio", "95 %", "target", "met"]]
     for row in rows:
         ratio = f"{row.ratio:.2f}" if row.ratio is not None else ""
+        likely = "-".join(f"{end:.2f}" for end in row.ratio_interval or [])
         met = {None: "", True: "yes", False: "NO"}[row.met]
         lines.append([row.step, row.name, number(row.value), spread(row, 0), row.unit, number(row.other),
-                      spread(row, 1), row.other_name, ratio, row.target, met])
+                      spread(row, 1), row.other_name, ratio, likely, row.target, met])
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    right = {2, 3, 5, 6, 8}
+    right = {2, 3, 5, 6, 8, 9}
     return "\n".join("  ".join(cell.rjust(width) if i in right else cell.ljust(width)
                                for i, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
                      for line in lines)

@@ -27,7 +27,7 @@ def step_a(bench, deadline):
     for name in ("cold", "remounted"):
         host.drop_caches(3)
         mark = bench.proxy.mark()
-        with bench.tierfs(bench.proxy, cache, deadline) as mount:
+        with bench.ours(bench.proxy, cache, deadline) as mount:
             start = time.monotonic()
             compare_trees(bench, mount, deadline)
             seconds = time.monotonic() - start
@@ -54,7 +54,7 @@ def step_crash(bench, deadline):
 
     host.drop_caches(3)
     before = bench.proxy.mark()
-    with bench.tierfs(bench.proxy, cache, deadline) as mount, \
+    with bench.ours(bench.proxy, cache, deadline) as mount, \
             concurrent.futures.ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read_shuffled, bench, mount.mountpoint / tree.name, deadline, None, False)
         while not reading.done() and sent_since(before, bench.proxy.end()) < tree.bytes / 2:
@@ -69,7 +69,7 @@ def step_crash(bench, deadline):
     sent = sent_since(before, killed)
     in_flight = max(sent_since(killed, after), PROCESSES * tree.size)
     host.drop_caches(3)
-    with bench.tierfs(bench.proxy, cache, deadline) as mount:
+    with bench.ours(bench.proxy, cache, deadline) as mount:
         read_shuffled(bench, mount.mountpoint / tree.name, deadline, bench.dataset.manifest(tree))
         again = sent_since(after)
         mount.unmount(deadline)
@@ -86,7 +86,7 @@ def step_e(bench, deadline):
     mounts of this run."""
     dataset = bench.dataset
     host.drop_caches(3)
-    with bench.tierfs(bench.server, bench.empty_cache(), deadline) as mount, \
+    with bench.ours(bench.server, bench.empty_cache(), deadline) as mount, \
             concurrent.futures.ThreadPoolExecutor(3) as pool:
         reads = [pool.submit(read_shuffled, bench, mount.mountpoint / tree.name, deadline, None)
                  for tree in (dataset.small, dataset.medium)]

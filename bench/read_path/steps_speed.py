@@ -27,7 +27,7 @@ def step_b(bench, deadline):
         for _ in range(bench.options.rounds):
             measure(bench.native.mountpoint, native)
         return [figure("b", f"native XFS, {tree.size >> 10} KiB", native[tree.name], "files/s") for tree in trees]
-    with bench.tierfs(bench.server, bench.empty_cache(), deadline) as mount:
+    with bench.ours(bench.server, bench.empty_cache(), deadline) as mount:
         for tree in trees:
             read_shuffled(bench, mount.mountpoint / tree.name, deadline, bench.dataset.manifest(tree))
         for _ in range(bench.options.rounds):
@@ -49,7 +49,7 @@ def step_c(bench, deadline):
             continue
         cache = bench.empty_cache()
         host.drop_caches(3)
-        with bench.tierfs(bench.server, cache, deadline) as mount:
+        with bench.ours(bench.server, cache, deadline) as mount:
             ours.append(read_sequentially(mount.mountpoint / dataset.large, deadline))
             mount.unmount(deadline)
     if ours:
@@ -78,8 +78,8 @@ def step_d(bench, deadline):
                 continue
             cache = bench.empty_cache()
             host.drop_caches(3)
-            opened = bench.tierfs(bench.proxy, cache, deadline) if who == "tierfs" else \
-                bench.peer(who, bench.proxy, deadline)
+            opened = bench.ours(bench.proxy, cache, deadline) if who == "tierfs" else \
+                bench.theirs(who, bench.proxy, deadline)
             with opened as mount:
                 counted, spent = find(bench, mount, who, deadline)
             requests.setdefault(who, []).append(counted)

@@ -3,9 +3,7 @@
 import fcntl
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -13,28 +11,17 @@ from pathlib import Path
 import pytest
 
 from conftest import IOBENCH, REPOSITORY, SLOWNESS
+from work import assert_nothing_is_left, first_port
 
 BUILD = Path(IOBENCH).parent
 LIMIT = 150 * SLOWNESS
-
-
-def free(port):
-    with socket.socket() as one:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            one.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 @pytest.fixture
 def start(folder):
     """start(*words) starts compare-mounts with ports that nobody has and a work folder of the test's; it is gone at the end."""
     started = []
-    chance = random.Random()
-    ports = next(port for port in iter(lambda: chance.randrange(20000, 32000, 20), None)
-                 if all(free(port + i) for i in range(1, 12)))
+    ports = first_port()
 
     def run(*words):
         command = [REPOSITORY / "bench/compare-mounts", "--build", BUILD, "--server", "nginx", "--scale", "tiny", "--ports",
@@ -61,21 +48,6 @@ def start(folder):
 def figures(folder, part, latency):
     document = json.loads((folder / f"out/compare-mounts-{latency}ms-{part}.json").read_text())
     return document, {(one["target"], one["case"], one["metric"]): one for one in document["figures"]}
-
-
-def assert_nothing_is_left(folder):
-    assert str(folder) not in Path("/proc/self/mounts").read_text()
-    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
-        try:
-            assert not backing.read_text().startswith(str(folder))
-        except FileNotFoundError:
-            pass  # another one's, gone meanwhile
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        assert str(folder).encode() not in words, words
 
 
 def test_a_small_comparison_counts_requests_and_cleans_up(start, folder):

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-from compare_mounts import fio, main, reference, results, statistics, steps, summary  # noqa: E402
+from compare_mounts import fio, main, reference, results, steps, summary  # noqa: E402
 from compare_mounts import options as command_line  # noqa: E402
 from compare_mounts.figures import Figures, figures_of  # noqa: E402
 from compare_mounts.session import Session, target_of  # noqa: E402
 from compare_mounts.world import image_bytes  # noqa: E402
-from lib import host  # noqa: E402
+from lib import host, statistics  # noqa: E402
 from lib.datasets import Dataset  # noqa: E402
 from lib.peers import PEERS, place  # noqa: E402
 from lib.process import signals_held  # noqa: E402

@@ -46,20 +46,24 @@ class MemoryPeak:
 
 
 class Tierfs:
-    """One tierfs mount of the bucket. `peaks` collects the memory peaks of all mounts of the run; `mount_s` is what mount
-    command and one stat took."""
+    """One tierfs mount: of the bucket at `endpoint`, or of `source` where that is none. `cache`: for nvme.path, where
+    `options` do not say otherwise. `peaks` collects the memory peaks of all mounts of the run; `mount_s` is what mount command
+    and one stat took."""
 
-    def __init__(self, program, endpoint, mountpoint, cache, options, peaks, deadline):
+    def __init__(self, program, endpoint, mountpoint, cache, options, peaks, deadline, source=None):
         self.program, self.mountpoint, self.peaks = program, mountpoint, peaks
         self.sampler = self.daemon = self.supervisor = None
         mountpoint.mkdir(parents=True, exist_ok=True)
         cache.mkdir(parents=True, exist_ok=True)
-        settings = {"s3.endpoint": endpoint.endpoint, "nvme.path": cache, **options}
-        environment = clean_environment(AWS_ACCESS_KEY_ID=endpoint.access_key, AWS_REGION="us-east-1",
-                                        AWS_SECRET_ACCESS_KEY=endpoint.secret_key, AWS_EC2_METADATA_DISABLED="true")
+        settings, environment = {"nvme.path": cache}, clean_environment()
+        if endpoint:
+            settings["s3.endpoint"] = endpoint.endpoint
+            environment = clean_environment(AWS_ACCESS_KEY_ID=endpoint.access_key, AWS_REGION="us-east-1",
+                                            AWS_SECRET_ACCESS_KEY=endpoint.secret_key, AWS_EC2_METADATA_DISABLED="true")
+        settings.update(options)
         began = time.monotonic()
         try:
-            run([program, f"s3://{BUCKET}", mountpoint, "-o", ",".join(f"{k}={v}" for k, v in settings.items())],
+            run([program, source or f"s3://{BUCKET}", mountpoint, "-o", ",".join(f"{k}={v}" for k, v in settings.items())],
                 deadline, environment, limit=60, log=cache.parent / "mount.log")
             run(["stat", "--", mountpoint], deadline)
             self.mount_s = time.monotonic() - began
