@@ -42,18 +42,33 @@ def read_all(mount, files):
         data.expect_same(found, expected, name)
 
 
+def expect_silence(mount, action):
+    """The action costs no message. The kernel may reclaim pages at any time (DAMON does so without need): a READ tells
+    nothing unless there is one every time."""
+    for _ in range(10):
+        with Messages(mount) as heard:
+            action()
+        assert set(heard.counts) <= {"READ"}
+        if not heard.counts:
+            return
+    raise AssertionError(f"never without messages: {heard.counts}")
+
+
 def test_small_warm_files_cost_no_message(origin, mount):
     files = data.make_files(origin, 100, 5000)
     m = mount(origin, {"profile": "small", "metadata.ttl": "1h"})
     read_all(m, files)
-    with Messages(m) as warm:
+
+    def read_and_stat():
         read_all(m, files)
         for name in files:
             assert os.stat(m.path / name).st_size == len(files[name])
-    assert not warm.counts
+
+    expect_silence(m, read_and_stat)
     # Python asks whether it is a terminal, which nothing but the daemon can answer.
     with Messages(m) as python:
         data.expect_files(m.path, files, cold=False)
+    del python.counts["READ"]  # see expect_silence
     assert python.counts == {"IOCTL": len(files)}
     assert m.status()["profile"] == {"kind": "small", "reason": "asked for with profile=small"}
 
@@ -72,19 +87,23 @@ def test_small_immutable_directories_cost_no_message(origin, mount):
     m = mount(origin, {"profile": "small", "metadata.ttl": "forever"})
     found = data.names(m.path)
     assert found == data.names(origin)
-    with Messages(m) as warm:
-        assert data.names(m.path) == found
-    assert not warm.counts
+    expect_silence(m, lambda: data.names(m.path))
+    assert data.names(m.path) == found
 
 
 def test_large_asks_for_each_open(origin, mount):
     files = data.make_files(origin, 30, 5000)
     m = mount(origin, {"profile": "large", "metadata.ttl": "1h"})
     read_all(m, files)
-    with Messages(m) as warm:
-        read_all(m, files)
-    assert warm.counts["OPEN"] == len(files)
-    assert set(warm.counts) <= {"OPEN", "RELEASE"}, "the page cache is kept"
+    rounds = []
+    for _ in range(10):
+        with Messages(m) as warm:
+            read_all(m, files)
+        assert warm.counts["OPEN"] == len(files)
+        rounds.append(set(warm.counts))
+        if rounds[-1] <= {"OPEN", "RELEASE"}:
+            break
+    assert rounds[-1] <= {"OPEN", "RELEASE"}, f"the page cache is not kept: {rounds}"
     assert m.status()["profile"] == {"kind": "large", "reason": "asked for with profile=large"}
 
 
@@ -107,14 +126,12 @@ def test_auto_becomes_small(origin, mount):
     read_all(m, files)
     profile = m.status()["profile"]
     assert profile["kind"] == "small" and "auto" in profile["reason"] and "smaller than 1 MiB" in profile["reason"]
-    with Messages(m) as warm:
-        read_all(m, files)
-    assert not warm.counts
+    expect_silence(m, lambda: read_all(m, files))
     # What was opened before goes on; the kernel does not tell of its end either.
     with Messages(m) as end:
         assert os.pread(handle, 1000, 0) == files[first]
         os.close(handle)
-    assert not end.counts
+    assert set(end.counts) <= {"READ"}
 
 
 def test_auto_stays_large_where_files_are_large(origin, mount):
