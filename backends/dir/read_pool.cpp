@@ -54,17 +54,14 @@ void ReadPool::submit(OriginRead request) {
             return since != Clock::time_point::max() && now - since > patience_;
         });
         if (!shared_->stopped && !all_held) {
-            auto& queues = shared_->waiting;
-            const bool first = std::all_of(queues.begin(), queues.end(), [](auto& q) { return q.empty(); });
-            auto& queue = queues.at(static_cast<std::size_t>(request.priority));
+            auto& queue = shared_->waiting.at(static_cast<std::size_t>(request.priority));
             queue.push_back({std::move(request), now + patience_});
-            shared_->work.notify_one();
-            if (first) shared_->changed.notify_all();
-            return;
+        } else {
+            refused = shared_->stopped ? closed() : no_answer();
         }
-        refused = shared_->stopped ? closed() : no_answer();
     }
-    request.done(std::move(refused));
+    if (!refused) return request.done(std::move(refused));
+    shared_->work.notify_one();  // without the lock, which the thread takes first
 }
 
 std::vector<OriginRead> ReadPool::take_overdue(Shared& shared, Clock::time_point now) {
@@ -81,13 +78,10 @@ std::vector<OriginRead> ReadPool::take_overdue(Shared& shared, Clock::time_point
 void ReadPool::watch_deadlines() {
     MutexLock lock(shared_->mutex);
     while (!shared_->stopped) {
-        auto earliest = Clock::time_point::max();
+        // No request wakes this thread: what comes while it sleeps is due `patience_` later at the earliest.
+        auto earliest = Clock::now() + patience_;
         for (const auto& queue : shared_->waiting) {
             if (!queue.empty()) earliest = std::min(earliest, queue.front().deadline);
-        }
-        if (earliest == Clock::time_point::max()) {
-            lock.wait(shared_->changed);
-            continue;
         }
         (void)lock.wait_until(shared_->changed, earliest);
         auto overdue = take_overdue(*shared_, Clock::now());
