@@ -67,14 +67,15 @@ def add_limits(made, step, prepare):
                       help=f"seconds to prepare (default {prepare})")
 
 
-def add_quick(made, what, scale, most_scale, rounds):
-    """--quick, --scale and --rounds, each `full` and `quick` a pair."""
+def add_quick(made, what, scale, most_scale, rounds=None):
+    """--quick, --scale and, where there are any, --rounds: each value a pair, of a full run and of a quick one."""
     made.add_argument("--quick", action="store_true", help=what)
     made.add_argument("--scale", type=number(float, 0.01, most_scale),
                       help=f"of the dataset (default {scale[0]:g}; with --quick {scale[1]:g})")
-    made.add_argument("--rounds", type=number(int, 1, 100),
-                      help=f"of each measurement (default {rounds[0]}; with --quick {rounds[1]})")
-    made.set_defaults(quick_values={"scale": scale, "rounds": rounds})
+    if rounds:
+        made.add_argument("--rounds", type=number(int, 1, 100),
+                          help=f"of each measurement (default {rounds[0]}; with --quick {rounds[1]})")
+    made.set_defaults(quick_values={"scale": scale, **({"rounds": rounds} if rounds else {})})
 
 
 def finish(options):
