@@ -48,6 +48,9 @@ struct DeviceStats {
 
 struct TierStats {
     std::uint64_t limit_bytes = 0, used_bytes = 0, hits = 0, misses = 0, evicted_bytes = 0, written_bytes = 0;
+    /// Of written_bytes, alone on NVMe: of objects that came, and that were moved before an extent went; the
+    /// rest is tables and padding.
+    std::uint64_t admitted_bytes = 0, reinserted_bytes = 0;
     std::uint64_t dropped = 0;     ///< pieces not written since the device stalled
     std::string state = "normal";  ///< normal, unstable, down
     std::vector<DeviceStats> devices;

@@ -49,7 +49,8 @@ Daemon::~Daemon() {
 }
 
 Result<void> Daemon::prepare() {
-    const auto plan = MemoryPlan::divide(settings_.memory_limit, settings_.ram_limit);
+    const auto plan =
+        MemoryPlan::divide(settings_.memory_limit, settings_.ram_limit, !settings_.nvme_path.empty());
     if (!plan) return fail(plan.error());
     plan_ = *plan;
 

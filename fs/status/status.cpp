@@ -26,6 +26,8 @@ Json tier_json(const char* name, const TierStats& tier, bool present) {
 Json tiers_json(const StatusInputs& in) {
     Json nvme = tier_json("nvme", in.store.nvme, in.has_nvme);
     nvme["dropped"] = in.store.nvme.dropped;
+    nvme["admitted_bytes"] = in.store.nvme.admitted_bytes;
+    nvme["reinserted_bytes"] = in.store.nvme.reinserted_bytes;
     nvme["devices"] = Json::array();
     for (const DeviceStats& device : in.store.nvme.devices) {
         nvme["devices"].push_back(Json{{"path", device.path},
@@ -155,6 +157,10 @@ void tier_lines(std::string& out, const Json& status) {
                padded(size_at(status, ("/reads/by_tier/" + name).c_str()), 12) +
                padded(count_at(tier, "/hits"), 10) + padded(count_at(tier, "/misses"), 10) +
                size_at(tier, "/evicted_bytes") + "\n";
+        if (count_at(tier, "/reinserted_bytes") != "0")
+            out += padded("", 10) + "written " + size_at(tier, "/written_bytes") + ": " +
+                   size_at(tier, "/admitted_bytes") + " that came, " + size_at(tier, "/reinserted_bytes") +
+                   " moved since they are hot\n";
         device_lines(out, tier);
     }
     out += padded("origin", 44) + size_at(status, "/reads/by_tier/origin") + "\n";

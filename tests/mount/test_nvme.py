@@ -246,6 +246,33 @@ def test_limit_is_kept(origin, mount, cache, configured):
     assert (m.tier("nvme")["evicted_bytes"] > 0) == (configured == "hot")
 
 
+def test_hot_files_outlive_their_extents(origin, mount, cache):
+    files = data.make_files(origin, 36, 20_000)  # less than 3/4 of an extent
+    cold = {f"cold/{number}": data.write(origin / f"cold/{number}", data.content(f"cold/{number}", 200_000))
+            for number in range(400)}
+    m = mount(origin, {**cache, "nvme.limit": "32M", "ram.limit": "0", "class": "hot", "prefetch.window": "0"})
+    data.expect_files(m.path, files)
+    settled(m)
+    for _ in range(3):
+        data.expect_files(m.path, files)
+    for name, expected in cold.items():  # 80 MB
+        data.expect_same(data.read_cold(m.path / name), expected, name)
+    settled(m)
+    tier = m.tier("nvme")
+    assert tier["evicted_bytes"] > 0 and tier["reinserted_bytes"] > 0
+    assert tier["written_bytes"] >= tier["admitted_bytes"] + tier["reinserted_bytes"]
+    assert tier["used_bytes"] <= 32 << 20 and tier_use(cache["nvme.path"]) <= (32 << 20) * 1.02
+    before = m.status()["reads"]["by_tier"]
+    data.expect_files(m.path, files)
+    now = m.status()["reads"]["by_tier"]
+    read = sum(map(len, files.values()))
+    assert now["nvme"] - before["nvme"] >= read * 0.9, (before, now)
+    m.kill_hard()
+    m = mount(origin, {**cache, "nvme.limit": "32M", "ram.limit": "0", "class": "hot"})
+    data.expect_files(m.path, files)
+    assert m.status()["reads"]["by_tier"]["nvme"] >= read * 0.9
+
+
 def test_full_disk(origin, mount, xfs):
     files = dataset(origin)
     available = os.statvfs(xfs.path).f_bavail * os.statvfs(xfs.path).f_frsize

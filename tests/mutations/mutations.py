@@ -64,7 +64,7 @@ MUTATIONS = [
     Mutation(
         "nvme-limit", "nvme.limit: room is made only when the limit is exceeded already",
         "tiering/nvme/space.cpp",
-        "while (core_.catalog.used() + bytes > core_.limit) {",
+        "while (core_.catalog.used() + room.bytes + room.spare > core_.limit) {",
         "while (core_.catalog.used() > core_.limit) {",
         "NvmeSpaceTest.*"),
     Mutation(
@@ -73,11 +73,24 @@ MUTATIONS = [
         "    return active_->handle->file.write(bytes, active_->end);\n",
         "    auto early = core_.index.batch();\n"
         "    for (const ChunkEntry& entry : chunk_.table().entries) {\n"
-        "        early->put_location(entry.id, Location::of_entry(active_->number, chunk_.table(), entry).encode());\n"
+        "        early->put_location(entry.id, Location::of_entry(core_.device_id, active_->number,\n"
+        "                                                          chunk_.table(), entry).encode());\n"
         "    }\n"
         "    (void)core_.commit(std::move(early));\n"
         "    return active_->handle->file.write(bytes, active_->end);\n",
         "NvmeOrder.*"),
+    Mutation(
+        "moved-unverified", "what moves from an extent that goes is copied although its checksum is wrong",
+        "tiering/nvme/survivors.cpp",
+        "        if (!verifies(*entry, bytes)) continue;\n",
+        "        (void)verifies(*entry, bytes);\n",
+        "NvmeSurvivors.*"),
+    Mutation(
+        "moved-after-record", "the records of what moves name the copies only after the old extent is gone",
+        "tiering/nvme/survivors.cpp",
+        "    target->flush();  // their",
+        "    // their",
+        "NvmeSurvivors.*"),
     Mutation(
         "open-file-evicted", "the space of an unlinked extent counts as free while a reader has it open",
         "tiering/nvme/catalog.cpp",

@@ -30,12 +30,12 @@ std::shared_ptr<FileHandle> Catalog::make_handle(BackingFile file) const {
 }
 
 void Catalog::add_extent(std::uint64_t number, const ExtentUuid& uuid, std::uint64_t bytes, bool evictable,
-                         DatasetNumber dataset) {
+                         DatasetNumber dataset, bool main) {
     *used_ += bytes;
     shares_.add(dataset, bytes);
     MutexLock lock(mutex_);
-    extents_[number] = ExtentInfo{uuid, bytes, renewal_, dataset};
-    if (evictable) policy_.insert(Unit::extent(number), bytes);
+    extents_[number] = ExtentInfo{uuid, bytes, renewal_, dataset, main};
+    if (evictable) policy_.insert(Unit::extent(number), bytes, main);
     ++changes_;
 }
 
@@ -55,7 +55,8 @@ void Catalog::seal_extent(std::uint64_t number, std::uint64_t bytes) {
     shares_.add(found->second.dataset, bytes);
     shares_.remove(found->second.dataset, found->second.bytes);
     found->second.bytes = bytes;
-    if (!policy_.insert(Unit::extent(number), bytes)) policy_.resize(Unit::extent(number), bytes);
+    if (!policy_.insert(Unit::extent(number), bytes, found->second.main))
+        policy_.resize(Unit::extent(number), bytes);
     ++changes_;
 }
 
@@ -95,7 +96,6 @@ std::shared_ptr<ExtentHandle> Catalog::extent(std::uint64_t number, std::uint64_
             return nullptr;
         }
         found->second.renewal = renewal_;
-        policy_.touch(Unit::extent(number));
         if (auto open = open_extents_.find(number)) return open;
         uuid = found->second.uuid;
     }
@@ -244,12 +244,16 @@ std::size_t Catalog::units() const {
     return policy_.size();
 }
 
-std::optional<Victim> Catalog::take_locked(const Unit& unit) {
-    Victim victim{unit, {}, 0, nullptr, nullptr, nullptr};
+std::optional<Victim> Catalog::take(const Unit& unit) {
+    MutexLock lock(mutex_);
+    Victim victim;
+    victim.unit = unit;
     if (unit.is_extent) {
         const auto found = extents_.find(unit.id.low);
         if (found == extents_.end()) return std::nullopt;
         victim.uuid = found->second.uuid;
+        victim.dataset = found->second.dataset;
+        victim.main = found->second.main;
         victim.bytes = found->second.bytes;
         victim.extent = open_extents_.take(unit.id.low);
         shares_.remove(found->second.dataset, victim.bytes);
@@ -316,8 +320,15 @@ bool Catalog::may_go(const Unit& unit, DatasetNumber taker, std::uint64_t bytes)
     return shares_.may_displace(taker, found.dataset, bytes);
 }
 
-std::optional<Victim> Catalog::take_next(const std::optional<Unit>& keep, bool forced, DatasetNumber taker,
-                                         std::uint64_t bytes) {
+Catalog::Chosen Catalog::chosen(const Unit& unit) const {
+    if (!unit.is_extent) return {unit, {}, info(unit).dataset, false};
+    const auto found = extents_.find(unit.id.low);
+    if (found == extents_.end()) return {unit, {}, kUnknownDataset, false};
+    return {unit, found->second.uuid, found->second.dataset, found->second.main};
+}
+
+std::optional<Catalog::Chosen> Catalog::choose_next(const std::optional<Unit>& keep, bool forced,
+                                                    DatasetNumber taker, std::uint64_t bytes) {
     MutexLock lock(mutex_);
     const auto* const self = this;  // the analysis of locks does not see into the lambda
     const auto choose = [&](auto&& may) TIERFS_NO_THREAD_SAFETY_ANALYSIS {
@@ -340,12 +351,7 @@ std::optional<Victim> Catalog::take_next(const std::optional<Unit>& keep, bool f
         }
     }
     if (!unit) return std::nullopt;
-    return take_locked(*unit);
-}
-
-std::optional<Victim> Catalog::take(const Unit& unit) {
-    MutexLock lock(mutex_);
-    return take_locked(unit);
+    return chosen(*unit);
 }
 
 void Catalog::release(Victim victim) {

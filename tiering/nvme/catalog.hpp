@@ -120,6 +120,8 @@ class OpenFiles {
 struct Victim {
     Unit unit;
     ExtentUuid uuid;  ///< of an extent
+    DatasetNumber dataset = kUnknownDataset;
+    bool main = false;  ///< an extent of the main queue
     std::uint64_t bytes = 0;
     std::shared_ptr<ExtentHandle> extent;  ///< when it was open
     std::shared_ptr<FileHandle> file;
@@ -139,23 +141,25 @@ class Catalog {
     [[nodiscard]] const std::filesystem::path& files_dir() const { return files_dir_; }
     [[nodiscard]] const std::filesystem::path& extents_dir() const { return extents_dir_; }
 
-    /// `evictable` false: the extent being written; `seal_extent` makes it evictable.
+    /// `evictable` false: the extent being written; `seal_extent` makes it evictable. `main`: it holds what
+    /// was read often, and enters the policy's main queue.
     void add_extent(std::uint64_t number, const ExtentUuid& uuid, std::uint64_t bytes, bool evictable,
-                    DatasetNumber dataset = kUnknownDataset);
+                    DatasetNumber dataset = kUnknownDataset, bool main = false);
     void keep_open(std::uint64_t number, std::shared_ptr<ExtentHandle> handle);
     void seal_extent(std::uint64_t number, std::uint64_t bytes);
     void add_file(const ContentId& id, std::uint64_t bytes, std::shared_ptr<FileHandle> handle,
                   DatasetNumber dataset = kUnknownDataset);
     void resize_file(const ContentId& id, std::uint64_t bytes);
 
-    /// The unit's open file, for reading; counts a use for the policy. `gone`: there is no such unit.
-    /// Null and not gone: it cannot be opened, errno in `error`.
+    /// The unit's open file, for reading; of a file counts a use for the policy. (In extents each object is
+    /// counted by itself: ReadHeat.) `gone`: there is no such unit. Null and not gone: it cannot be opened,
+    /// errno in `error`.
     struct Lookup {
         bool gone = false;
         int error = 0;
     };
     std::shared_ptr<ExtentHandle> extent(std::uint64_t number, std::uint64_t tag, Lookup& lookup);
-    /// Whatever its tag; for the writer thread, without counting a use.
+    /// Whatever its tag; for the writer thread. Nobody's data comes into use by it.
     std::shared_ptr<ExtentHandle> extent_of_number(std::uint64_t number, Lookup& lookup);
     std::shared_ptr<FileHandle> file(const ContentId& id, Lookup& lookup, bool count_use = true);
 
@@ -196,9 +200,15 @@ class Catalog {
     [[nodiscard]] bool may_evict(DatasetNumber dataset, std::uint64_t bytes) const;
 
     /// What the policy gives up next for `bytes` of `taker`, `keep` excepted. `forced`: of whomever, what is
-    /// pinned last.
-    std::optional<Victim> take_next(const std::optional<Unit>& keep, bool forced, DatasetNumber taker,
-                                    std::uint64_t bytes);
+    /// pinned last. It still serves readers, and is not chosen again; the caller takes it.
+    struct Chosen {
+        Unit unit;
+        ExtentUuid uuid;  ///< of an extent
+        DatasetNumber dataset = kUnknownDataset;
+        bool main = false;
+    };
+    std::optional<Chosen> choose_next(const std::optional<Unit>& keep, bool forced, DatasetNumber taker,
+                                      std::uint64_t bytes);
     std::optional<Victim> take(const Unit& unit);
     /// After the unlink: the bytes are free, or will be when the last reader closes.
     void release(Victim victim);
@@ -212,6 +222,7 @@ class Catalog {
         std::uint64_t bytes = 0;
         std::uint64_t renewal = 0;  ///< the one that it was last written or read in
         DatasetNumber dataset = kUnknownDataset;
+        bool main = false;
     };
     struct FileInfo {
         std::uint64_t bytes = 0;
@@ -228,7 +239,7 @@ class Catalog {
     };
     std::shared_ptr<ExtentHandle> open_extent(std::uint64_t number, const ExtentUuid& uuid, Lookup& lookup)
         TIERFS_EXCLUDES(mutex_);
-    std::optional<Victim> take_locked(const Unit& unit) TIERFS_REQUIRES(mutex_);
+    [[nodiscard]] Chosen chosen(const Unit& unit) const TIERFS_REQUIRES(mutex_);
     [[nodiscard]] bool is_pinned(const Unit& unit) const TIERFS_REQUIRES(mutex_);
     [[nodiscard]] UnitInfo info(const Unit& unit) const TIERFS_REQUIRES(mutex_);
     [[nodiscard]] bool may_go(const Unit& unit, DatasetNumber taker, std::uint64_t bytes) const

@@ -15,6 +15,8 @@ void add_counts(TierStats& sum, const TierStats& more) {
     sum.misses += more.misses;
     sum.evicted_bytes += more.evicted_bytes;
     sum.written_bytes += more.written_bytes;
+    sum.admitted_bytes += more.admitted_bytes;
+    sum.reinserted_bytes += more.reinserted_bytes;
     sum.dropped += more.dropped;
 }
 

@@ -44,7 +44,7 @@ Result<std::shared_ptr<FileHandle>> FileWriter::create(const ContentId& id, std:
     if (const int code = core_.fault(DiskOperation::create); code != 0) {
         return fail(system_error(code, "create backing file"));
     }
-    if (auto room = space_.make_room(2 * kOverhead, dataset); !room) return fail(room.error());
+    if (auto room = space_.make_room({2 * kOverhead}, dataset); !room) return fail(room.error());
     auto file = BackingFile::create(core_.catalog.files_dir(), id, object_size);
     if (!file) {
         (void)BackingFile::remove(core_.catalog.files_dir(), id);  // the first error is the one to report
@@ -137,7 +137,7 @@ Result<void> FileWriter::write_run(const ContentId& id, const FileHandle& handle
     const Unit unit = Unit::file(id);
     const std::uint64_t need = space_of(run.length);
     // Not the device's fault when this object cannot get more room: it just stays as it is.
-    if (auto room = space_.make_room(need, dataset, unit); !room) return room;
+    if (auto room = space_.make_room({need, unit}, dataset); !room) return room;
     core_.catalog.resize_file(id, core_.catalog.file_bytes(id) + need);
     const auto attempt = [&]() -> Result<void> {
         if (const int code = core_.fault(DiskOperation::write); code != 0) {
@@ -154,6 +154,7 @@ Result<void> FileWriter::write_run(const ContentId& id, const FileHandle& handle
     }
     core_.write_succeeded();
     core_.counters.written_bytes += run.length;
+    core_.counters.admitted_bytes += run.length;
     return {};
 }
 

@@ -17,6 +17,7 @@
 #include "tiering/nvme/health.hpp"
 #include "tiering/nvme/location.hpp"
 #include "tiering/nvme/nvme_tier.hpp"
+#include "tiering/policy/read_heat.hpp"
 
 namespace tierfs {
 
@@ -42,6 +43,8 @@ struct NvmeShared {
 
     Index& index;
     LocationCache locations;
+    ReadHeat heat;      ///< of objects in extents
+    GhostTable ghosts;  ///< of objects that left extents of a small queue; a device's own time
     std::vector<std::atomic<std::uint64_t>> present;  ///< ids by place; 0: nothing there
 };
 
@@ -61,6 +64,7 @@ struct NvmeHooks {
 struct NvmeCounters {
     std::atomic<std::uint64_t> hits{0}, misses{0}, evicted_bytes{0}, written_bytes{0}, checksum_errors{0},
         dropped{0};
+    std::atomic<std::uint64_t> admitted_bytes{0}, reinserted_bytes{0};  ///< of objects, written
 };
 
 /// Records of an extent are put and erased in batches of about so many bytes.
@@ -80,6 +84,11 @@ struct NvmeCore {
     }
     /// The index's answer, not the cache's, if it may be about this device. Nothing on errors too: a miss.
     std::optional<Location> find_indexed(const ContentId& id);
+    /// Whether an object that comes is remembered as one that left too early; forgets it.
+    bool came_back(const ContentId& id) {
+        const std::uint64_t most = limit;
+        return shared.ghosts.take(id, ghosted_bytes, most - most / 10);
+    }
     /// Whether the index knows a place of it on another device that serves now.
     bool is_elsewhere(const ContentId& id);
     /// One record, committed. False: the index failed, and the object stays unknown.
@@ -111,6 +120,8 @@ struct NvmeCore {
     NvmeCounters counters;
     /// Of a dataset: no extent is begun any more since the tier is full and keeps what it has.
     std::array<std::atomic<bool>, kMostDatasets> extents_end{};
+    /// Of objects that left extents of a small queue: the time that `shared.ghosts` counts in.
+    std::atomic<std::uint64_t> ghosted_bytes{0};
 
   private:
     void log_state(const std::string& cause) const;

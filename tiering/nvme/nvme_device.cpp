@@ -105,6 +105,8 @@ bool NvmeDevice::read(const ContentId& id, const Location& location, std::uint64
         if (outcome == ReadOutcome::hit) std::memcpy(out.data(), bounce.data(), out.size());
     }
     ++(outcome == ReadOutcome::hit ? core_.counters.hits : core_.counters.misses);
+    if (outcome == ReadOutcome::hit && location.kind == Location::Kind::extent_entry)
+        core_.shared.heat.read(id, offset, out.size(), location.object_size);
     return outcome == ReadOutcome::hit;
 }
 
@@ -129,6 +131,10 @@ ReadOutcome NvmeDevice::read_located(const ContentId& id, const Location& locati
                              : !core_.catalog.has_file(id));
     if (gone || unreadable || outcome == ReadOutcome::corrupt) {
         core_.locations.forget(id);
+        // Since the caller looked, it may have moved from an extent that went.
+        const auto now = gone ? core_.find_indexed(id) : std::nullopt;
+        if (now && *now != location && now->object_size == location.object_size)
+            return read_located(id, *now, offset, out);
         writer_->distrust(id, location, offset, out.size());
     }
     return outcome;
@@ -276,6 +282,8 @@ TierStats NvmeDevice::stats() const {
     stats.misses = core_.counters.misses;
     stats.evicted_bytes = core_.counters.evicted_bytes;
     stats.written_bytes = core_.counters.written_bytes;
+    stats.admitted_bytes = core_.counters.admitted_bytes;
+    stats.reinserted_bytes = core_.counters.reinserted_bytes;
     stats.dropped = core_.counters.dropped;
     stats.state = core_.health.state_name();
     return stats;

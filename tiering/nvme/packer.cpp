@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <array>
 #include <system_error>
 
 #include "config/sync_point.hpp"
@@ -52,6 +53,25 @@ void Packer::add(const ContentId& id, std::span<const std::span<const std::byte>
     if (added && chunk_.table().entries.size() == 1) first_entry_ = core_.now();
 }
 
+bool Packer::try_moved(const ContentId& id, std::span<const std::byte> bytes) {
+    if (!active_ && !space_.has_room(core_.extent_size)) return false;
+    if (chunk_.empty()) chunk_.start(room());
+    const std::array<std::span<const std::byte>, 1> pieces{bytes};
+    if (!chunk_.add(id, pieces)) return false;
+    if (chunk_.table().entries.size() == 1) first_entry_ = core_.now();
+    moved_bytes_ += bytes.size();
+    return true;
+}
+
+bool Packer::add_moved(const ContentId& id, std::span<const std::byte> bytes) {
+    if (flushing_) return false;  // it makes room for the extent that would take this
+    if (try_moved(id, bytes)) return true;
+    flush();
+    if (try_moved(id, bytes)) return true;
+    retire();
+    return try_moved(id, bytes);
+}
+
 std::optional<Health::Clock::time_point> Packer::deadline() const {
     if (chunk_.empty()) return std::nullopt;
     return first_entry_ + kLongestWait;
@@ -63,7 +83,10 @@ Result<void> Packer::create_extent() {
     }
     const auto uuid = new_uuid();
     if (!uuid) return fail(uuid.error());
-    if (auto done = space_.make_room(core_.extent_size, dataset_); !done) return done;
+    // As much again is left free where what is hot moves before its extent goes.
+    const bool moves = !main_ && core_.catalog.shares().get(dataset_) == Retention::goes;
+    const SpaceKeeper::Room wanted{core_.extent_size, std::nullopt, moves ? core_.extent_size : 0};
+    if (auto done = space_.make_room(wanted, dataset_); !done) return done;
     const std::uint64_t number = next_number_++;
     const auto path = core_.catalog.extent_path(number, *uuid);
     auto file = DiskFile::open(path, {.write = true, .create = true, .truncate = true});
@@ -79,7 +102,8 @@ Result<void> Packer::create_extent() {
         return fail(reserved ? sizes.error() : reserved.error());
     }
     auto handle = core_.catalog.make_handle(std::move(*file));
-    core_.catalog.add_extent(number, *uuid, std::max(core_.extent_size, sizes->allocated), false, dataset_);
+    core_.catalog.add_extent(number, *uuid, std::max(core_.extent_size, sizes->allocated), false, dataset_,
+                             main_);
     core_.catalog.keep_open(number, handle);
     core_.extents_end[dataset_] = false;
     active_ = Active{number, *uuid, std::move(handle), 0, 0};
@@ -111,13 +135,25 @@ Result<void> Packer::commit_chunk() {
     }
     if (!done) return done;
     core_.counters.written_bytes += table.table_bytes + table.data_bytes;
+    std::uint64_t objects = 0;
+    for (const ChunkEntry& entry : table.entries) objects += entry.stored_length;
+    core_.counters.reinserted_bytes += moved_bytes_;
+    core_.counters.admitted_bytes += objects - moved_bytes_;
     active_->end = table.end();
     ++active_->chunks;
     return {};
 }
 
 void Packer::flush() {
-    if (chunk_.empty()) return;
+    if (chunk_.empty() || flushing_) return;
+    flushing_ = true;
+    write_and_commit();
+    flushing_ = false;
+    moved_bytes_ = 0;
+    chunk_.clear();
+}
+
+void Packer::write_and_commit() {
     auto written = write_chunk();
     if (!written && written.error().code == ENOSPC && space_.evict_one()) written = write_chunk();
     if (written) {
@@ -133,7 +169,6 @@ void Packer::flush() {
         core_.write_failed(written.error());
         retire();
     }
-    chunk_.clear();
 }
 
 void Packer::retire() {

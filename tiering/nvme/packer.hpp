@@ -10,15 +10,23 @@
 
 namespace tierfs {
 
+/// Of one dataset: an extent holds no others. Of a dataset that is evicted object by object (Survivors) there
+/// are two: `main` for what was read often.
 class Packer {
   public:
-    /// Of one dataset: an extent holds no others. `next_number`: of the tier's next extent.
-    Packer(NvmeCore& core, SpaceKeeper& space, std::uint64_t& next_number, DatasetNumber dataset)
-        : core_(core), space_(space), next_number_(next_number), dataset_(dataset) {}
+    /// `next_number`: of the tier's next extent.
+    Packer(NvmeCore& core, SpaceKeeper& space, std::uint64_t& next_number, DatasetNumber dataset, bool main)
+        : core_(core), space_(space), next_number_(next_number), dataset_(dataset), main_(main) {}
 
     /// Takes a copy of a whole object (at most NvmeCore::max_packed bytes) into the chunk under way.
     void add(const ContentId& id, std::span<const std::span<const std::byte>> pieces);
 
+    /// The same for an object that moves here from an extent that goes: only into room that is free, since
+    /// making some would take another extent meanwhile. False: there is none.
+    bool add_moved(const ContentId& id, std::span<const std::byte> bytes);
+
+    /// It is making room for its own extent.
+    [[nodiscard]] bool is_flushing() const { return flushing_; }
     [[nodiscard]] bool holds(const ContentId& id) const { return chunk_.holds(id); }
     /// When the chunk under way wants to be written; nothing while it is empty.
     [[nodiscard]] std::optional<Health::Clock::time_point> deadline() const;
@@ -41,6 +49,8 @@ class Packer {
     [[nodiscard]] std::uint64_t room() const;
     /// False: there is no extent for it, and may be none.
     bool start_chunk();
+    bool try_moved(const ContentId& id, std::span<const std::byte> bytes);
+    void write_and_commit();
     Result<void> create_extent();
     Result<void> write_chunk();
     Result<void> commit_chunk();
@@ -50,8 +60,11 @@ class Packer {
     SpaceKeeper& space_;
     std::uint64_t& next_number_;
     const DatasetNumber dataset_;
+    const bool main_;
     std::optional<Active> active_;
     ChunkWriter chunk_;
+    std::uint64_t moved_bytes_ = 0;  ///< of those in the chunk
+    bool flushing_ = false;
     Health::Clock::time_point first_entry_;
 };
 

@@ -30,27 +30,42 @@ std::optional<FreeSpace> free_space(const std::filesystem::path& directory) {
 
 }  // namespace
 
-Result<void> SpaceKeeper::make_room(std::uint64_t bytes, DatasetNumber dataset,
-                                    const std::optional<Unit>& keep) {
-    const Taker taker{dataset, bytes};
-    while (core_.catalog.used() + bytes > core_.limit) {
-        if (auto evicted = try_evict(keep, taker); !evicted) return evicted;
+Result<void> SpaceKeeper::make_room(const Room& room, DatasetNumber dataset) {
+    const Taker taker{dataset, room.bytes};
+    while (core_.catalog.used() + room.bytes + room.spare > core_.limit) {
+        auto evicted = evict_next(room.keep, taker, true);
+        if (evicted) continue;
+        if (core_.catalog.used() + room.bytes > core_.limit) return evicted;
+        break;
     }
     auto space = free_space(core_.options.directory);
-    while (space && space->available < bytes + space->reserve) {
-        auto evicted = try_evict(keep, taker);
-        if (!evicted && evicted.error().code == kTierFull) return evicted;
+    while (space && space->available < room.bytes + room.spare + space->reserve) {
+        auto evicted = evict_next(room.keep, taker, true);
+        const bool enough = space->available >= room.bytes + space->reserve;
+        if (!evicted && !enough && evicted.error().code == kTierFull) return evicted;
         if (!evicted) break;
         space = free_space(core_.options.directory);
     }
     return {};
 }
 
-bool SpaceKeeper::evict_one(const std::optional<Unit>& keep) {
-    return try_evict(keep, std::nullopt).has_value();
+bool SpaceKeeper::has_room(std::uint64_t bytes) const {
+    if (core_.catalog.used() + bytes > core_.limit) return false;
+    const auto space = free_space(core_.options.directory);
+    return !space || space->available >= bytes + space->reserve;
 }
 
-Result<void> SpaceKeeper::try_evict(const std::optional<Unit>& keep, const std::optional<Taker>& taker) {
+bool SpaceKeeper::evict_one(const std::optional<Unit>& keep) {
+    return evict_next(keep, std::nullopt, false).has_value();
+}
+
+void SpaceKeeper::meet_limit() {
+    while (core_.catalog.used() > core_.limit && evict_next(std::nullopt, std::nullopt, true)) {
+    }
+}
+
+Result<void> SpaceKeeper::evict_next(const std::optional<Unit>& keep, const std::optional<Taker>& taker,
+                                     bool save) {
     if (taker && !core_.catalog.may_evict(taker->dataset, taker->bytes)) return fail(kTierFull, "full");
     // On a file system that went read-only, what is there can still be read: it is not to be forgotten.
     const auto& folder = core_.catalog.extents_dir();
@@ -59,11 +74,14 @@ Result<void> SpaceKeeper::try_evict(const std::optional<Unit>& keep, const std::
         core_.write_failed(error);
         return fail(error);
     }
-    auto victim = core_.catalog.take_next(keep, !taker, taker ? taker->dataset : DatasetNumber{0},
-                                          taker ? taker->bytes : 0);
+    const auto next = core_.catalog.choose_next(keep, !taker, taker ? taker->dataset : DatasetNumber{0},
+                                                taker ? taker->bytes : 0);
     const bool stays = taker && core_.catalog.shares().get(taker->dataset) != Retention::goes;
-    if (!victim && taker && (stays || core_.catalog.has_pins())) return fail(kTierFull, "full");
-    if (!victim) return fail(ENOSPC, core_.options.directory.native() + ": nothing to evict");
+    if (!next && taker && (stays || core_.catalog.has_pins())) return fail(kTierFull, "full");
+    if (!next) return fail(ENOSPC, core_.options.directory.native() + ": nothing to evict");
+    if (save && save_ && next->unit.is_extent) save_(*next);
+    auto victim = core_.catalog.take(next->unit);
+    if (!victim) return {};  // cannot be: nobody else takes units
     return evict(std::move(*victim));
 }
 
@@ -92,6 +110,7 @@ void SpaceKeeper::erase_entries(const Victim& victim) {
             if (location && location->kind == Location::Kind::extent_entry && location->extent == number &&
                 location->extent_tag == victim.uuid.low) {
                 batch->erase_location(entry.id);
+                forget_entry(victim, entry);
             }
         }
         (void)core_.commit_when_large(batch);  // what stays is erased when somebody asks for it
@@ -99,6 +118,14 @@ void SpaceKeeper::erase_entries(const Victim& victim) {
     });
     if (!scanned) log::warning("NVMe tier: " + scanned.error().message);
     (void)core_.commit(std::move(batch));
+}
+
+/// One read says nothing of the next time that it is here; that it left without a second one does.
+void SpaceKeeper::forget_entry(const Victim& victim, const ChunkEntry& entry) {
+    if (core_.shared.heat.get(entry.id) == 1) core_.shared.heat.set(entry.id, 0);
+    if (victim.main || core_.catalog.shares().get(victim.dataset) != Retention::goes) return;
+    core_.ghosted_bytes += entry.stored_length;
+    core_.shared.ghosts.put(entry.id, core_.ghosted_bytes);
 }
 
 Result<void> SpaceKeeper::evict(Victim victim) {

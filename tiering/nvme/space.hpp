@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "tiering/nvme/nvme_core.hpp"
@@ -16,16 +17,31 @@ class SpaceKeeper {
   public:
     explicit SpaceKeeper(NvmeCore& core) : core_(core) {}
 
-    /// Evicts what may go for this dataset until `bytes` more fit under the limit, and leave 2 % or 64 MiB of
-    /// the file system (the smaller) free where that can be had. `keep` is not evicted. Errors: ENOSPC, there
-    /// is not enough to evict; kTierFull; those of unlinking.
-    Result<void> make_room(std::uint64_t bytes, DatasetNumber dataset,
-                           const std::optional<Unit>& keep = std::nullopt);
+    /// Is called before an extent goes, as long as it serves, and may copy some of it elsewhere: into room
+    /// that is free. Not before one that goes since the device failed to take a write.
+    using Save = std::function<void(const Catalog::Chosen&)>;
+    void on_eviction(Save save) { save_ = std::move(save); }
+
+    struct Room {
+        std::uint64_t bytes = 0;
+        std::optional<Unit> keep = std::nullopt;  ///< is not evicted
+        /// To be left free besides, where that can be had.
+        std::uint64_t spare = 0;
+    };
+    /// Evicts what may go for this dataset until so many bytes more fit under the limit, and leave 2 % or
+    /// 64 MiB of the file system (the smaller) free where that can be had. Errors: ENOSPC, there is not
+    /// enough to evict; kTierFull; those of unlinking.
+    Result<void> make_room(const Room& room, DatasetNumber dataset);
+
+    /// Whether so many bytes more can be had without evicting anything.
+    [[nodiscard]] bool has_room(std::uint64_t bytes) const;
 
     /// False: nothing can be evicted, or its file cannot be unlinked. Then the next one could not either,
     /// most likely: whoever wants more room must stop here, or all is forgotten and nothing is freed.
-    /// Since limit or device are smaller than they were: of whatever dataset, also of what is kept.
+    /// Since the device is smaller than it was: of whatever dataset, also of what is kept. Saves nothing.
     bool evict_one(const std::optional<Unit>& keep = std::nullopt);
+    /// The same until the limit, which was lowered, holds; what is hot is saved.
+    void meet_limit();
 
     /// Takes this unit out: its L records, then its file.
     void drop(const Unit& unit);
@@ -36,11 +52,13 @@ class SpaceKeeper {
         DatasetNumber dataset = 0;
         std::uint64_t bytes = 0;
     };
-    Result<void> try_evict(const std::optional<Unit>& keep, const std::optional<Taker>& taker);
+    Result<void> evict_next(const std::optional<Unit>& keep, const std::optional<Taker>& taker, bool save);
     Result<void> evict(Victim victim);
     void erase_entries(const Victim& victim);
+    void forget_entry(const Victim& victim, const ChunkEntry& entry);
 
     NvmeCore& core_;
+    Save save_;
 };
 
 }  // namespace tierfs

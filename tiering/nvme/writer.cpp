@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <tuple>
 
 #include "config/log.hpp"
 #include "config/sync_point.hpp"
@@ -12,8 +11,6 @@ namespace {
 
 /// Reports of readers wait in the queue without a buffer that bounds them.
 constexpr std::size_t kMostReports = 16384;
-/// Each has a chunk in memory and an extent on the device.
-constexpr std::size_t kMostPackers = 4;
 /// While there is other work, one unit is adopted for so many tasks.
 constexpr unsigned kTasksPerAdoption = 16;
 constexpr std::chrono::milliseconds kTick{250};
@@ -31,7 +28,8 @@ std::uint64_t total_size(const std::vector<BufferPtr>& data) {
 NvmeWriter::NvmeWriter(NvmeCore& core, FoundUnits found)
     : core_(core),
       space_(core),
-      next_number_(found.next_number),
+      packers_(core, space_, found.next_number),
+      survivors_(core, packers_),
       files_(core, space_),
       to_adopt_(found.units.rbegin(), found.units.rend()),  // newest first: likeliest to be wanted
       thread_([this] { run(); }) {}
@@ -182,7 +180,7 @@ NvmeWriter::Next NvmeWriter::next_task(Task& task) {
     MutexLock lock(mutex_);
     busy_since_.reset();
     while (queue_.empty() && !stop_) {
-        const auto due = deadline();
+        const auto due = packers_.deadline();
         if (!to_adopt_.empty() || (due && *due <= core_.now())) {
             busy_since_ = core_.now();
             return Next::idle;
@@ -202,41 +200,8 @@ NvmeWriter::Next NvmeWriter::next_task(Task& task) {
     return Next::task;
 }
 
-Packer& NvmeWriter::packer_of(DatasetNumber dataset) {
-    const auto found = std::find_if(packers_.begin(), packers_.end(),
-                                    [&](const auto& each) { return each.first == dataset; });
-    if (found != packers_.end()) {
-        packers_.splice(packers_.begin(), packers_, found);
-        return packers_.front().second;
-    }
-    if (packers_.size() == kMostPackers) {
-        packers_.back().second.seal();
-        packers_.pop_back();
-    }
-    packers_.emplace_front(std::piecewise_construct, std::forward_as_tuple(dataset),
-                           std::forward_as_tuple(core_, space_, next_number_, dataset));
-    return packers_.front().second;
-}
-
-std::optional<Health::Clock::time_point> NvmeWriter::deadline() const {
-    std::optional<Health::Clock::time_point> first;
-    for (const auto& [dataset, packer] : packers_) {
-        const auto due = packer.deadline();
-        if (due && (!first || *due < *first)) first = due;
-    }
-    return first;
-}
-
-bool NvmeWriter::is_packing(const ContentId& id) const {
-    return std::any_of(packers_.begin(), packers_.end(),
-                       [&](const auto& each) { return each.second.holds(id); });
-}
-
 void NvmeWriter::idle_work() {
-    for (auto& [dataset, packer] : packers_) {
-        const auto due = packer.deadline();
-        if (due && *due <= core_.now()) packer.flush();
-    }
+    packers_.flush_due();
     if (!to_adopt_.empty()) {
         const Unit unit = to_adopt_.front();
         to_adopt_.pop_front();
@@ -250,8 +215,8 @@ void NvmeWriter::run() {
         busy_since_ = core_.now();  // the device may stall at the first unlink
     }
     // A limit that was lowered since the last run is met before anything else.
-    while (core_.catalog.used() > core_.limit && space_.evict_one()) {
-    }
+    space_.on_eviction([this](const Catalog::Chosen& extent) { survivors_.save(extent); });
+    space_.meet_limit();
     while (true) {
         Task task;
         const Next next = next_task(task);
@@ -271,9 +236,7 @@ void NvmeWriter::run() {
         MutexLock lock(mutex_);
         orderly = !abandon_;
     }
-    for (auto& [dataset, packer] : packers_) {
-        if (orderly) packer.seal();
-    }
+    if (orderly) packers_.seal();
     MutexLock lock(mutex_);
     queue_.clear();
     queued_.clear();
@@ -298,7 +261,7 @@ void NvmeWriter::work(Task& task) {
             review(task);
             break;
         case Task::Kind::flush: {
-            for (auto& [dataset, packer] : packers_) packer.flush();
+            packers_.flush();
             MutexLock lock(mutex_);
             flushes_done_ = std::max(flushes_done_, task.ticket);
             lock.unlock();
@@ -323,16 +286,14 @@ void NvmeWriter::store(Task& task) {
     const bool in_file =
         known && known->kind == Location::Kind::backing_file && core_.catalog.has_file(task.id);
     if (task.object_size <= core_.max_packed && !in_file) {
-        if (!is_packing(task.id)) packer_of(task.dataset).add(task.id, pieces);
+        if (!packers_.holds(task.id)) packers_.add(task.dataset, task.id, pieces);
     } else {
         files_.write(task.id, task.object_size, task.offset, pieces, task.dataset);
     }
 }
 
 void NvmeWriter::erase_object(const ContentId& id) {
-    for (auto& [dataset, packer] : packers_) {
-        if (packer.holds(id)) packer.flush();
-    }
+    packers_.flush_holding(id);
     if (core_.catalog.has_file(id)) {
         files_.forget(id);
         space_.drop(Unit::file(id));

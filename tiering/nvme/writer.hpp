@@ -4,18 +4,17 @@
 
 #include <condition_variable>
 #include <deque>
-#include <list>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <thread>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include "tiering/nvme/adopt.hpp"
 #include "tiering/nvme/file_writer.hpp"
-#include "tiering/nvme/packer.hpp"
+#include "tiering/nvme/packers.hpp"
+#include "tiering/nvme/survivors.hpp"
 
 namespace tierfs {
 
@@ -83,16 +82,12 @@ class NvmeWriter {
     void review(const Task& task);
     void stop(bool orderly);
     [[nodiscard]] bool is_stalled() const TIERFS_REQUIRES(mutex_);
-    Packer& packer_of(DatasetNumber dataset);
-    /// When the first of the chunks under way wants to be written.
-    [[nodiscard]] std::optional<Health::Clock::time_point> deadline() const;
-    [[nodiscard]] bool is_packing(const ContentId& id) const;
 
     NvmeCore& core_;
     // Of the writer thread alone, from its start to its end:
     SpaceKeeper space_;
-    std::uint64_t next_number_;
-    std::list<std::pair<DatasetNumber, Packer>> packers_;  ///< a few, the last used first
+    Packers packers_;
+    Survivors survivors_;
     FileWriter files_;
     std::deque<Unit> to_adopt_;
     unsigned since_adopted_ = 0;

@@ -25,10 +25,11 @@ class S3Fifo {
     explicit S3Fifo(std::uint64_t capacity)
         : small_target_(capacity / 10), ghost_target_(capacity - capacity / 10) {}
 
-    /// False, and nothing changes, when the key is here already.
-    bool insert(const Key& key, std::uint64_t bytes) {
+    /// False, and nothing changes, when the key is here already. `to_main`: it has earned its place
+    /// elsewhere.
+    bool insert(const Key& key, std::uint64_t bytes, bool to_main = false) {
         if (nodes_.count(key) != 0) return false;
-        const bool remembered = forget_ghost(key);
+        const bool remembered = forget_ghost(key) || to_main;
         List& queue = remembered ? main_ : small_;
         queue.push_back(Node{key, bytes, 0, remembered});
         (remembered ? main_bytes_ : small_bytes_) += bytes;

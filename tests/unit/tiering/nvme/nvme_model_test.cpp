@@ -13,8 +13,13 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kLimit = 16 << 20;
 constexpr std::uint64_t kObjects = 24;
 
+/// From kFirstHot on: small ones, which are admitted in dozens and read again and again, so that many move
+/// from extent to extent.
+constexpr std::uint64_t kFirstHot = 1000, kHot = 700, kDozens = 64;
+
 /// Some in extents, some in backing files; together three times the limit.
 std::uint64_t size_of(std::uint64_t number) {
+    if (number >= kFirstHot) return 1 + number * 7919 % 100'000;
     constexpr std::uint64_t kSizes[] = {1,       700,     4096,          5000,      65536,    100'001,
                                         700'000, 1 << 20, (1 << 20) + 1, 3'000'000, 6'000'000};
     return kSizes[number % std::size(kSizes)];
@@ -22,7 +27,7 @@ std::uint64_t size_of(std::uint64_t number) {
 
 class NvmeModel {
   public:
-    explicit NvmeModel(bool unpacked) {
+    explicit NvmeModel(bool unpacked, bool hot = false) : hot_(hot) {
         std::string path = (fs::temp_directory_path() / "tierfs-nvme-model-XXXXXX").string();
         RC_ASSERT(::mkdtemp(path.data()) != nullptr);
         folder_ = path;
@@ -41,10 +46,10 @@ class NvmeModel {
         const std::uint64_t number = command.a % kObjects;
         switch (command.kind) {
             case 0:
-                admit(number, command);
+                hot_ ? admit_dozens(command.a) : admit(number, command);
                 break;
             case 1:
-                read(number, command);
+                hot_ ? read_often(command.a) : read(number, command);
                 break;
             case 2:
                 flush();
@@ -69,9 +74,13 @@ class NvmeModel {
             default:
                 damage(command);
         }
-        RC_ASSERT(tier_->stats().used_bytes <= kLimit);
-        RC_ASSERT(tier_->stats().state == "normal");
+        const TierStats stats = tier_->stats();
+        RC_ASSERT(stats.used_bytes <= kLimit);
+        RC_ASSERT(stats.state == "normal");
+        RC_ASSERT(stats.written_bytes >= stats.reinserted_bytes);
+        moved_ = moved_ || stats.reinserted_bytes > 0;
     }
+    [[nodiscard]] bool has_moved() const { return moved_; }
     void finish() {
         flush();
         for (std::uint64_t number = 0; number < kObjects; ++number) read(number, {1, 0, 0, 0});
@@ -105,6 +114,20 @@ class NvmeModel {
         admitted_ += align_up(end - begin) + 2 * kDiskAlignment;
         tier_->admit(id, size, begin, make_piece(id, begin, end - begin));
         if (begin == 0 && end == size) whole_.insert(number);
+    }
+
+    static std::uint64_t hot_number(std::uint64_t number) { return kFirstHot + number % kHot; }
+    void admit_dozens(unsigned from) {
+        for (std::uint64_t number = from; number < from + kDozens; ++number) admit(hot_number(number), {});
+        tier_->flush();
+    }
+    void read_often(unsigned from) {
+        for (int time = 0; time < 3; ++time) {
+            for (std::uint64_t number = from; number < from + kDozens / 2; ++number)
+                RC_ASSERT(get(hot_number(number), 0, size_of(hot_number(number))) != Got::wrong);
+            for (std::uint64_t number = from; number < from + kDozens / 2; ++number)
+                tier_->claim(object_id(hot_number(number)), 0);
+        }
     }
 
     void flush() {
@@ -196,12 +219,16 @@ class NvmeModel {
     std::set<std::uint64_t> flushed_;  ///< and flushed
     std::uint64_t admitted_ = 0;
     bool harmed_ = false;
+    const bool hot_;
+    bool moved_ = false;
 };
 
-void run_all(const model::Commands& commands, bool unpacked) {
-    NvmeModel tier(unpacked);
+/// Whether anything moved from an extent that went.
+bool run_all(const model::Commands& commands, bool unpacked, bool hot = false) {
+    NvmeModel tier(unpacked, hot);
     for (const auto& command : commands) tier.run(command);
     tier.finish();
+    return tier.has_moved();
 }
 
 TEST(NvmeModelTest, GivesRightBytesOrNoneWithinItsLimit) {
@@ -212,6 +239,19 @@ TEST(NvmeModelTest, GivesRightBytesOrNoneWithinItsLimit) {
 TEST(NvmeModelTest, SoWithFewPackedObjects) {
     model::check_commands(8, 100, {12, 12, 3, 1, 1, 1, 0, 0},
                           [](const model::Commands& commands) { run_all(commands, true); });
+}
+
+TEST(NvmeModelTest, SoWithHotOnesThatOutliveTheirExtents) {
+    unsigned moved = 0;
+    model::check_commands(10, 150, {10, 8, 1, 1, 1, 1, 0, 0}, [&](const model::Commands& commands) {
+        moved += run_all(commands, false, true) ? 1 : 0;
+    });
+    EXPECT_GT(moved, 3U);
+}
+
+TEST(NvmeModelTest, SoWithHotOnesDamagedFilesAndALostIndex) {
+    model::check_commands(10, 80, {6, 6, 1, 1, 1, 1, 1, 2},
+                          [](const model::Commands& commands) { run_all(commands, false, true); });
 }
 
 TEST(NvmeModelTest, SoWithDamagedFilesAndALostIndex) {
