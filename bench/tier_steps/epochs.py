@@ -39,12 +39,16 @@ def case(bench, step, name, nvme, deadline, settings=None, read=read_by_one):
         for _ in range(bench.options.epochs):
             sent.append(bench.during(lambda: read(bench, mount, names, deadline), deadline))
             written.append(tier(mount, "nvme")["written_bytes"])
-        c = min(1, (tier(mount, "nvme")["limit_bytes"] + tier(mount, "ram")["limit_bytes"]) / total)
-        status = mount.status()
+        status, tiers = mount.status(), [tier(mount, name) for name in ("ram", "nvme")]
+    room = sum(one["limit_bytes"] for one in tiers)
+    c = min(1, room / total)
     dataset, unused = status["datasets"][-1], status["reads"]["prefetched_unused_bytes"]
     what = f"{name}c = {c:.2f}"
     late = (written[-1] - written[1]) / total
     yield report.figure(step, f"{what}: dataset sent in epoch 1, class {dataset['class']}", sent[0] / total, "")
+    for one in tiers:
+        yield report.figure(step, f"{what}: used of the limit of {one['name']}", one["used_bytes"] / one["limit_bytes"], "")
+    yield report.figure(step, f"{what}: share of the limits that holds files", dataset["bytes"] / room, "")
     yield report.figure(step, f"{what}: dataset fetched ahead in vain, all epochs", unused / total, "")
     if settings:
         yield report.figure(step, f"{what}: dataset sent in an epoch", max(sent[1:]) / total, "")
