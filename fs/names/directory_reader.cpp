@@ -70,34 +70,45 @@ Result<void> DirectoryReader::append_names(NodeId directory, const std::string& 
     const auto listed = table_.listed(directory, now);
     if (!listed) return fail(listed.error());
     const auto listing_left = freshness_.left(*listed);
-    Result<void> problem;
+    std::vector<std::string> names;
+    std::vector<NodeId> nodes;
     bool is_damaged = false;
-    auto scanned = table_.index().for_each_name(
-        directory, after, [&](std::string_view name, const NameRecord& leads_to) {
-            const auto record = table_.node(leads_to.node);
+    const std::size_t before = items.size();
+    // Nothing would mean the end: names whose nodes are all lost are passed by.
+    for (std::string from = after; items.size() == before; from = names.back()) {
+        names.clear();
+        nodes.clear();
+        auto scanned = table_.index().for_each_name(directory, from,
+                                                    [&](std::string_view name, const NameRecord& leads_to) {
+                                                        names.emplace_back(name);
+                                                        nodes.push_back(leads_to.node);
+                                                        return names.size() < limit - before;
+                                                    });
+        if (!scanned) return scanned;
+        if (names.empty()) break;
+        const auto records = table_.nodes(nodes);
+        if (!records) return fail(records.error());
+        for (std::size_t i = 0; i < names.size(); ++i) {
+            const NodePtr& record = (*records)[i];
             if (!record) {
-                problem = fail(record.error());
-                return false;
-            }
-            if (!*record) {
                 is_damaged = true;
-                return true;
+                continue;
             }
-            NodeView view{leads_to.node, (*record)->inode, (*record)->attributes, {}};
-            if (!asker_.is_distrusted(leads_to.node, **record)) {
-                const auto own = freshness_.left((*record)->checked_ns).value_or(view.valid_for);
+            NodeView view{nodes[i], record->inode, record->attributes, {}};
+            if (!asker_.is_distrusted(nodes[i], *record)) {
+                const auto own = freshness_.left(record->checked_ns).value_or(view.valid_for);
                 view.valid_for = std::max(own, listing_left.value_or(view.valid_for));
             }
-            items.push_back({std::string(name), leads_to.node, std::move(view)});
-            return items.size() < limit;
-        });
+            items.push_back({names[i], nodes[i], std::move(view)});
+        }
+    }
     if (is_damaged) {
         // A name whose node is lost: listed afresh next time.
         auto batch = table_.index().batch();
         batch->erase_listing(directory);
         (void)table_.index().commit(std::move(batch));
     }
-    return problem ? scanned : problem;
+    return {};
 }
 
 }  // namespace tierfs

@@ -131,6 +131,38 @@ Result<NodePtr> NodeTable::node(NodeId node) {
     return record;
 }
 
+Result<std::vector<NodePtr>> NodeTable::nodes(std::span<const NodeId> nodes) {
+    struct Missing {
+        NodeId node;
+        std::size_t place;
+        std::uint64_t generation;
+    };
+    std::vector<NodePtr> records(nodes.size());
+    std::vector<Missing> missing;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        if (auto cached = nodes_.get(nodes[i])) {
+            records[i] = std::move(*cached);
+        } else {
+            missing.push_back({nodes[i], i, nodes_.generation(nodes[i])});
+        }
+    }
+    std::sort(missing.begin(), missing.end(), [](auto& a, auto& b) { return a.node < b.node; });
+    std::vector<NodeId> ids;
+    ids.reserve(missing.size());
+    for (const auto& one : missing) ids.push_back(one.node);
+    auto next = missing.begin();
+    auto found = index_.find_nodes(ids, [&](NodeId id, NodeRecord&& found_record) {
+        while (next->node != id) ++next;
+        auto record = std::make_shared<const NodeRecord>(std::move(found_record));
+        nodes_.add(id, record, cost(*record), next->generation);
+        if (record->attributes.kind == ObjectKind::file) sizes_.add(record->attributes.size);
+        records[next->place] = std::move(record);
+        ++next;
+    });
+    if (!found) return fail(std::move(found.error()));
+    return records;
+}
+
 Result<std::optional<NodeId>> NodeTable::leads_to(NodeId parent, const std::string& name) {
     const NameKey key{parent, name};
     if (auto cached = names_.get(key)) return cached;

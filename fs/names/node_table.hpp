@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -104,6 +105,8 @@ class NodeTable {
 
     /// Null: not known. The root is always known.
     Result<NodePtr> node(NodeId node);
+    /// As many calls of node(), in one pass over the index.
+    Result<std::vector<NodePtr>> nodes(std::span<const NodeId> nodes);
     /// What a name leads to; nothing when it is not known or its records contradict each other.
     Result<std::optional<Known>> name(NodeId parent, const std::string& name);
     /// Whether the node's own name still leads to it. True for the root.

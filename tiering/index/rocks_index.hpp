@@ -41,6 +41,8 @@ class RocksIndex final : public Index {
 
     Result<std::optional<NameRecord>> find_name(NodeId parent, std::string_view name) override;
     Result<std::optional<NodeRecord>> find_node(NodeId node) override;
+    Result<void> find_nodes(std::span<const NodeId> nodes,
+                            const std::function<void(NodeId, NodeRecord)>& each) override;
     Result<std::optional<ListingRecord>> find_listing(NodeId directory) override;
     Result<std::optional<std::string>> find_location(const ContentId& id) override;
     Result<void> for_each_name(NodeId parent, std::string_view after,
@@ -55,6 +57,8 @@ class RocksIndex final : public Index {
     [[nodiscard]] std::uint64_t memory_bytes() const override;
 
   private:
+    /// How many of the first of `nodes` one pass of an iterator dealt with: all but after an error.
+    std::size_t pass_over(std::span<const NodeId> nodes, const std::function<void(NodeId, NodeRecord)>& each);
     /// The value of a key, decoded; nothing when it is absent, garbled, or in a block that does not verify.
     template <typename T, typename Decode>
     Result<std::optional<T>> find(const std::string& key, std::string_view what, Decode decode);

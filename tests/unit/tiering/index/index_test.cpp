@@ -150,6 +150,26 @@ TEST_F(IndexTest, FindsWhatWasCommittedAndNothingElse) {
     EXPECT_TRUE(index->commit(index->batch())) << "an empty batch";
 }
 
+TEST_F(IndexTest, FindsManyNodesInOnePass) {
+    const auto index = open();
+    std::vector<NodeId> there;
+    for (const NodeId node : {16, 17, 18, 20, 40, 41, 1000, 1001, 5000}) there.push_back(node);
+    for (const NodeId node : there) put(*index, 7, "n" + std::to_string(node), node);
+    const auto find = [&](const std::vector<NodeId>& wanted) {
+        std::vector<NodeId> found;
+        EXPECT_TRUE(index->find_nodes(wanted, [&](NodeId node, const NodeRecord& record) {
+            EXPECT_EQ(record.name, "n" + std::to_string(node));
+            found.push_back(node);
+        }));
+        return found;
+    };
+    EXPECT_EQ(find({}), std::vector<NodeId>{});
+    EXPECT_EQ(find(there), there);
+    EXPECT_EQ(find({1, 17, 19, 20, 39, 41, 42, 5000, 6000}), (std::vector<NodeId>{17, 20, 41, 5000}));
+    EXPECT_EQ(find({6000, 7000}), std::vector<NodeId>{});
+    EXPECT_EQ(find({17, 17}), (std::vector<NodeId>{17, 17}));
+}
+
 TEST_F(IndexTest, ListsADirectoryInByteOrderAfterAName) {
     const auto index = open();
     const std::string names[] = {"a", "a\xff", "a.b", "B", std::string("a\0", 2), "z"};

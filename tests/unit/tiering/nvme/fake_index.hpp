@@ -36,6 +36,10 @@ class FakeIndex final : public Index {
 
     Result<std::optional<NameRecord>> find_name(NodeId, std::string_view) override { return std::nullopt; }
     Result<std::optional<NodeRecord>> find_node(NodeId) override { return std::nullopt; }
+    Result<void> find_nodes(std::span<const NodeId>,
+                            const std::function<void(NodeId, NodeRecord)>&) override {
+        return {};
+    }
     Result<std::optional<ListingRecord>> find_listing(NodeId) override { return std::nullopt; }
     Result<std::optional<std::string>> find_location(const ContentId& id) override {
         MutexLock lock(mutex_);
