@@ -164,8 +164,12 @@ void TieredStore::read(std::shared_ptr<const ObjectRef> object, std::uint64_t of
     if (read_from_ram(layout, object->content, offset, end, reply)) {
         small_file_read(*object, layout, account(reply, dataset));
         callback(std::move(reply));
+    } else if (add(counters_.ram_misses, 1);
+               !layout.whole && !advice.sequential && read_exactly(*object, offset, end, reply)) {
+        nvme_->claim(object->content, dataset.number);
+        account(reply, dataset);
+        callback(std::move(reply));
     } else {
-        add(counters_.ram_misses, 1);
         auto operation = std::make_shared<ReadOperation>();
         operation->object = object;
         operation->layout = layout;

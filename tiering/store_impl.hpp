@@ -16,6 +16,7 @@
 #include "tiering/fetch/read_operation.hpp"
 #include "tiering/nvme/nvme_tier.hpp"
 #include "tiering/policy/datasets.hpp"
+#include "tiering/policy/second_touch.hpp"
 #include "tiering/prefetch/dataset_fill.hpp"
 #include "tiering/prefetch/neighbours.hpp"
 #include "tiering/prefetch/stream_prefetcher.hpp"
@@ -121,6 +122,9 @@ class TieredStore final : public Store {
     [[nodiscard]] UnitLayout layout_of(std::uint64_t size) const;
     bool read_from_ram(const UnitLayout& layout, const ContentId& id, std::uint64_t begin, std::uint64_t end,
                        ReadReply& reply);
+    // store_exact.cpp
+    bool read_exactly(const ObjectRef& object, std::uint64_t begin, std::uint64_t end, ReadReply& reply);
+    // store.cpp
     /// Says where that came from which was not used before.
     Came account(const ReadReply& reply, Dataset& dataset);
     void fail_read(const ReadCallback& callback, Error error);
@@ -206,6 +210,7 @@ class TieredStore final : public Store {
     std::shared_ptr<ReadAdmission> admission_;
     std::shared_ptr<Arena> arena_;
     RamTier ram_;
+    SecondTouch touched_;
     FlightTable flights_;
     StreamPrefetcher prefetcher_;
     Datasets datasets_;

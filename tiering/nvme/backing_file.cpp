@@ -123,7 +123,7 @@ Result<void> BackingFile::remove(const std::filesystem::path& files, const Conte
 }
 
 ReadOutcome BackingFile::read(std::uint64_t offset, std::span<std::byte> out) const {
-    if (offset % kBlockSize != 0 || offset + out.size() > size_) return ReadOutcome::absent;
+    if (offset % kSidecarUnit != 0 || offset + out.size() > size_) return ReadOutcome::absent;
     while (!out.empty()) {
         const auto part = out.first(std::min<std::size_t>(out.size(), kBatch * kSidecarUnit));
         const ReadOutcome outcome = read_part(offset, part);

@@ -169,6 +169,7 @@ ReadOutcome NvmeDevice::read_entry(const ContentId& id, const Location& location
     }
     if (*got < skip + out.size()) return ReadOutcome::corrupt;
     if (skip != 0) std::memmove(out.data(), out.data() + skip, out.size());
+    if (offset % kExtentUnit != 0) return ReadOutcome::absent;  // as with part of a unit, below
     for (std::size_t from = 0; from < out.size(); from += kExtentUnit) {
         const std::uint64_t unit = (offset + from) / kExtentUnit;
         const std::size_t length = std::min<std::size_t>(kExtentUnit, out.size() - from);
@@ -193,7 +194,7 @@ ReadOutcome NvmeDevice::read_file(const ContentId& id, std::uint64_t object_size
         return ReadOutcome::absent;
     }
     if (handle->file.size() != object_size) return ReadOutcome::corrupt;
-    if ((offset + out.size()) % kBlockSize != 0 && offset + out.size() != object_size)
+    if ((offset + out.size()) % kSidecarUnit != 0 && offset + out.size() != object_size)
         return ReadOutcome::absent;
     if (core_.hooks.after_lookup) core_.hooks.after_lookup();
     const int code = core_.fault(DiskOperation::read);

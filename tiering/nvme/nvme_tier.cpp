@@ -226,7 +226,7 @@ DevicePtr NvmeTierImpl::device_of(const ContentId& id, const Location& location)
 bool NvmeTierImpl::read(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
                         std::span<std::byte> out) {
     Location location;
-    const bool sane = !out.empty() && offset % kBlockSize == 0 && offset <= object_size &&
+    const bool sane = !out.empty() && offset % kSidecarUnit == 0 && offset <= object_size &&
                       out.size() <= object_size - offset;
     if (sane && locate(id, location) && location.object_size == object_size) {
         if (const auto device = device_of(id, location)) return device->read(id, location, offset, out);

@@ -67,7 +67,8 @@ class NvmeTier {
     virtual ~NvmeTier() = default;
 
     /// Reads [offset, offset + out.size()) of an object if all of it is here and verifies; false: a miss
-    /// (whole). `offset` is a multiple of kBlockSize and the range ends on a block's or the object's end.
+    /// (whole). `offset` is a multiple of kBlockSize and the range ends on a block's or the object's end;
+    /// with backing files, multiples of kSidecarUnit will do within a block.
     /// `out` is 4 KiB-aligned and its memory is valid up to the next multiple of 4 KiB (direct I/O writes
     /// there).
     virtual bool read(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,

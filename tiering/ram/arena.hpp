@@ -40,7 +40,7 @@ class ArenaBuffer final : public Buffer {
 
     Source source = Source::origin;
     bool fetched_ahead = false;       ///< before a reader asked
-    std::uint64_t object_offset = 0;  ///< of the first byte; a multiple of kBlockSize
+    std::uint64_t object_offset = 0;  ///< of the first byte; in the RAM tier a multiple of kBlockSize
     /// Comes back without a word to the listener: for memory that the caller knows to be free again.
     bool quiet = false;
     /// Bit i: an application has been given bytes of block i (counted from the buffer's start).

@@ -177,6 +177,7 @@ class FakeOrigin final : public Origin {
 /// Keeps blocks in a map. `hold`: buffers admitted stay held until `write_all`, as a slow writer would.
 class FakeNvme final : public NvmeTier {
   public:
+    static constexpr std::uint64_t kUnit = 4096;  ///< of backing files
     std::atomic<bool> hold = false;
     std::atomic<bool> lie = false;  ///< contains says yes, read says no: evicted or damaged in between
 
@@ -185,14 +186,16 @@ class FakeNvme final : public NvmeTier {
         MutexLock lock(mutex_);
         ++reads_;
         read_bytes_ += out.size();
-        if (lie || offset % kBlockSize != 0) return false;
+        if (lie || offset % kUnit != 0) return false;
         const std::uint64_t end = offset + out.size();
-        if (end != size && end % kBlockSize != 0) return false;
-        for (std::uint64_t at = offset; at < end; at += kBlockSize) {
+        if (end != size && end % kUnit != 0) return false;
+        for (std::uint64_t at = offset; at < end;) {
             const auto found = blocks_.find({id, at / kBlockSize});
             if (found == blocks_.end()) return false;
-            std::copy(found->second.begin(), found->second.end(),
-                      out.begin() + static_cast<std::ptrdiff_t>(at - offset));
+            const auto piece = std::span(found->second).subspan(at % kBlockSize);
+            const auto length = std::min<std::uint64_t>(piece.size(), end - at);
+            std::copy_n(piece.begin(), length, out.begin() + static_cast<std::ptrdiff_t>(at - offset));
+            at += length;
         }
         return true;
     }
