@@ -81,6 +81,8 @@ class FakeOrigin final : public Origin {
         MutexLock lock(mutex_);
         return seen_;
     }
+    std::atomic<std::size_t> lists = 0;  ///< pages
+
     std::uint64_t seen_bytes() {
         std::uint64_t sum = 0;
         for (const Seen& one : seen()) sum += one.size;
@@ -114,6 +116,7 @@ class FakeOrigin final : public Origin {
     Result<ListPage> list(const std::string& path, const std::string& token) override {
         const auto found = listings.find(path);
         if (found == listings.end()) return fail(ENOENT, "no");
+        ++lists;
         ListPage page;  // of ten names
         const std::size_t begin = token.empty() ? 0 : std::stoul(token);
         const std::size_t end = std::min(found->second.size(), begin + 10);

@@ -116,6 +116,29 @@ TEST(StoreNeighbours, ShuffledReadsFetchNothingInVain) {
     EXPECT_LE(h.origin.seen_bytes(), (kFiles + kFiles / 20) * kSize);
 }
 
+TEST(StoreNeighbours, ShuffledReadsListNextToNothing) {
+    Scene made;
+    made.ram = 0;
+    made.arena = 16 * fake::kMiB;
+    std::vector<std::string> paths;
+    for (std::size_t folder = 0; folder < 10; ++folder) {
+        const std::string name = "d" + std::to_string(folder);
+        for (std::size_t i = 0; i < 100; ++i) {
+            DirectoryEntry entry;
+            entry.name = path_of(i).substr(2);
+            entry.attributes.size = 4096;
+            entry.attributes.version = "v1";
+            paths.push_back(name + "/" + entry.name);
+            made.listings[name].push_back(entry);
+        }
+    }
+    Harness h(made);
+    std::shuffle(paths.begin(), paths.end(), std::mt19937(3));
+    for (int epoch = 0; epoch < 3; ++epoch)
+        for (const auto& path : paths) h.check(fake::object(path, 4096), 0, 4096);
+    EXPECT_LE(h.origin.lists, 70U) << "four directories of ten pages, then one for a thousand reads";
+}
+
 TEST(StoreNeighbours, AFailureAheadIsNoFailureOfTheReader) {
     Scene made = scene();
     Harness h(made);
