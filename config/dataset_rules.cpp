@@ -160,11 +160,16 @@ std::optional<std::string> DatasetRule::set(std::string_view key, std::string_vi
         dataset_class = *parsed;
         return std::nullopt;
     }
+    if (key == "immutable") {
+        if (text != "true" && text != "false") return found + "; allowed: true, false";
+        immutable = text == "true";
+        return std::nullopt;
+    }
     const auto subject =
         std::find_if(kSubjects.begin(), kSubjects.end(), [&](const auto& each) { return each.first == key; });
     if (subject == kSubjects.end()) {
         return settings::shown(key) +
-               " is no key of a rule; allowed: match, class, size, mtime_age, idle, reads";
+               " is no key of a rule; allowed: match, class, size, mtime_age, idle, reads, immutable";
     }
     for (std::string_view rest = text;;) {
         const auto comma = rest.find(',');
@@ -201,6 +206,8 @@ std::string DatasetRule::conditions_text() const {
 DatasetRules::DatasetRules(std::vector<DatasetRule> rules, DatasetClass last) : rules_(std::move(rules)) {
     depends_on_use_ = std::any_of(rules_.begin(), rules_.end(),
                                   [](const DatasetRule& rule) { return rule.depends_on_use(); });
+    has_immutable_ =
+        std::any_of(rules_.begin(), rules_.end(), [](const DatasetRule& rule) { return rule.immutable; });
     rules_.emplace_back();
     rules_.back().dataset_class = last;
 }
@@ -210,6 +217,15 @@ std::size_t DatasetRules::find(std::string_view path, const FileFacts& facts) co
         if (rules_[number].holds(path, facts)) return number;
     }
     return rules_.size() - 1;
+}
+
+bool DatasetRules::is_immutable_inside(std::string_view directory) const {
+    if (!has_immutable_) return false;
+    const std::string inside = std::string(directory) + "/?";  // as good as any name: it is what ** takes
+    const auto rule = std::find_if(rules_.begin(), rules_.end(), [&](const DatasetRule& each) {
+        return each.conditions.empty() && each.match.ends_with("/**") && each.glob.matches(inside);
+    });
+    return rule != rules_.end() && rule->immutable;
 }
 
 std::vector<std::size_t> DatasetRules::candidates(std::string_view path) const {

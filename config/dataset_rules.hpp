@@ -49,6 +49,7 @@ struct DatasetRule {
     Glob glob = *Glob::compile("/**");
     DatasetClass dataset_class = DatasetClass::automatic;
     std::vector<RuleCondition> conditions;  ///< all of them must hold
+    bool immutable = false;                 ///< names, attributes and bytes of it never change
     std::string place;                      ///< "FILE:LINE"; empty: the implicit last rule
 
     /// Sets one key. The problem is "KEY: found 'X'; allowed: ..." or nothing.
@@ -76,9 +77,18 @@ class DatasetRules {
     [[nodiscard]] std::vector<std::size_t> candidates(std::string_view path) const;
     [[nodiscard]] bool depends_on_use() const { return depends_on_use_; }
 
+    [[nodiscard]] bool has_immutable() const { return has_immutable_; }
+    /// Whether the rule of a file says `immutable`.
+    [[nodiscard]] bool is_immutable(std::string_view path, const FileFacts& facts) const {
+        return has_immutable_ && rules_[find(path, facts)].immutable;
+    }
+    /// Whether all names in a directory stay as they are: by the first rule whose pattern ends in `/**`,
+    /// takes in all that is in there and has no conditions.
+    [[nodiscard]] bool is_immutable_inside(std::string_view directory) const;
+
   private:
     std::vector<DatasetRule> rules_;
-    bool depends_on_use_ = false;
+    bool depends_on_use_ = false, has_immutable_ = false;
 };
 
 }  // namespace tierfs

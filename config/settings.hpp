@@ -40,11 +40,16 @@ struct Settings {
     std::optional<std::uint64_t> ram_limit;  ///< ram.limit; empty: what memory.limit leaves; 0: no RAM tier
     std::string nvme_path;         ///< nvme.path: folders with ':' between them; empty: no NVMe tier
     std::uint64_t nvme_limit = 0;  ///< nvme.limit, of all devices; 0: 80 % of their free space at start
+    std::uint64_t pin_limit = 0;   ///< pin.limit; 0: three quarters of the NVMe tier, without one of RAM
     std::string verify = "auto";   ///< verify: auto, or always: also what readers could read past us
     std::string index_path;        ///< index.path; empty: on the cache device, else a scratch directory
     std::uint64_t pack_max_object =
         1 << 20;  ///< pack.max_object: up to this size objects are packed in extents
     std::uint64_t prefetch_window = 64 << 20;  ///< prefetch.window: the largest readahead of one stream
+
+    unsigned promote_after_reads = 1;                  ///< promote.after_reads: NVMe to RAM
+    std::chrono::milliseconds promote_within{600000};  ///< promote.within
+    std::chrono::milliseconds demote_idle = kForever;  ///< demote.idle: out of RAM
 
     DatasetClass dataset_class = DatasetClass::automatic;  ///< class: of what no rule is for
     std::vector<DatasetRule> datasets;  ///< datasets, of the YAML file alone; first match wins

@@ -70,6 +70,11 @@ std::vector<Key> make_table() {
          "Bytes that the NVMe tier may take, its index apart, on all devices together: divided by the space "
          "that each has for it; 0 or auto: 80 % of the free space at start.",
          16 * kMiB, kMostBytes, true, true},
+        {"pin.limit", Kind::size, &S::pin_limit,
+         "Bytes that `tierfs pin` may hold in the tiers for good; 0 or auto: three quarters of the NVMe "
+         "tier, "
+         "or of RAM where there is none; at most 15 of 16 parts.",
+         1, kMostBytes, true, true},
         {"verify",
          Kind::choice,
          &S::verify,
@@ -88,6 +93,16 @@ std::vector<Key> make_table() {
         {"prefetch.window", Kind::size, &S::prefetch_window,
          "The largest readahead of one stream, at most a quarter of the memory for data; 0: none.", kMiB,
          kGiB, true},
+        {"promote.after_reads", Kind::count, &S::promote_after_reads,
+         "What is read from the NVMe tier comes into RAM with so many reads within promote.within; 1: with "
+         "the "
+         "first.",
+         1, 8},
+        {"promote.within", Kind::duration, &S::promote_within,
+         "The time that the reads of promote.after_reads may be apart.", 1000, kMostTime},
+        {"demote.idle", Kind::duration, &S::demote_idle,
+         "What was not read for so long leaves RAM, but for what is pinned; forever: nothing does.", 1000,
+         kMostTime},
         {"fill.shard", Kind::text, &S::fill_shard,
          "I/N: of the files in the order in which the cache is filled, this node reads those whose number, "
          "from 0 on, leaves I when divided by N; only these are fetched ahead of all reads, from the start. "

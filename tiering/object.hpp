@@ -36,11 +36,11 @@ class DatasetMark {
         return *this;
     }
     ~DatasetMark() = default;
-    [[nodiscard]] std::uint16_t get() const { return value_.load(std::memory_order_relaxed); }
-    void set(std::uint16_t value) { value_.store(value, std::memory_order_relaxed); }
+    [[nodiscard]] std::uint32_t get() const { return value_.load(std::memory_order_relaxed); }
+    void set(std::uint32_t value) { value_.store(value, std::memory_order_relaxed); }
 
   private:
-    std::atomic<std::uint16_t> value_{0};  ///< 0: nobody has looked yet
+    std::atomic<std::uint32_t> value_{0};  ///< 0: nobody has looked yet
 };
 
 /// One version of one file, as fs/ hands it to the store. Immutable once made; shared by pointer.

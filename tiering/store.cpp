@@ -86,7 +86,7 @@ bool ActivityGate::wait(std::chrono::milliseconds patience) {
 }
 
 Result<std::unique_ptr<Store>> Store::open(const Settings& settings, const MemoryPlan& plan, Origin& origin,
-                                           NvmeTier* nvme) {
+                                           NvmeTier* nvme, Pins* pins) {
     auto admission = std::make_shared<ReadAdmission>(settings.origin_deadline);
     auto arena = Arena::create(plan.data, admission);
     if (!arena) return fail(std::move(arena.error()));
@@ -94,13 +94,15 @@ Result<std::unique_ptr<Store>> Store::open(const Settings& settings, const Memor
         return fail(EINVAL,
                     "data memory of " + std::to_string(plan.data) + " bytes: at least 256 KiB needed");
     }
-    return std::make_unique<TieredStore>(settings, plan, origin, nvme, std::move(admission),
+    return std::make_unique<TieredStore>(settings, plan, origin, nvme, pins, std::move(admission),
                                          std::move(*arena));
 }
 
 TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origin& origin, NvmeTier* nvme,
-                         std::shared_ptr<ReadAdmission> admission, std::shared_ptr<Arena> arena)
+                         Pins* pins, std::shared_ptr<ReadAdmission> admission, std::shared_ptr<Arena> arena)
     : pack_max_object_(settings.pack_max_object),
+      demote_idle_(settings.demote_idle),
+      pin_limit_(settings.pin_limit),
       whole_limit_(std::min({settings.pack_max_object, kLargestWhole, arena->capacity() / 4})),
       longest_run_(longest_run(arena->capacity())),
       prefetch_budget_(arena->capacity() / 2),
@@ -109,12 +111,14 @@ TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origi
       plan_(plan),
       origin_(origin),
       nvme_(nvme),
+      pins_(pins),
       admission_(std::move(admission)),
       arena_(std::move(arena)),
       ram_(RamTierOptions{std::min(plan.ram_tier, arena_->capacity()), arena_->capacity() / 2,
                           ram_shards(arena_->capacity())}),
       prefetcher_(prefetch_limits(settings, arena_->capacity())),
-      datasets_(settings),
+      datasets_(settings, pins),
+      repeats_(settings.promote_after_reads, settings.promote_within),
       neighbours_(origin, neighbour_options(settings, arena_->capacity()),
                   [this](const auto& object) { return prefetch_file(object); }),
       fill_(origin, [this](const auto& object) { return fill_object(object); }) {
@@ -326,8 +330,7 @@ StoreStats TieredStore::stats() const {
     }
     for (std::size_t number = 0; number < datasets_.count(); ++number)
         stats.datasets.push_back(dataset_status(datasets_.at(number)));
-    stats.fill_offered_bytes = fill_.offered_bytes();
-    stats.filled_bytes = get(counters_.filled);
+    pins_status(stats);
     return stats;
 }
 

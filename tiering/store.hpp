@@ -17,6 +17,7 @@
 #include "config/settings.hpp"
 #include "tiering/object.hpp"
 #include "tiering/policy/dataset_policy.hpp"
+#include "tiering/policy/pins.hpp"
 #include "tiering/ram/buffer.hpp"
 
 namespace tierfs {
@@ -51,8 +52,9 @@ struct TierStats {
     /// Of written_bytes, alone on NVMe: of objects that came, and that were moved before an extent went; the
     /// rest is tables and padding.
     std::uint64_t admitted_bytes = 0, reinserted_bytes = 0;
-    std::uint64_t dropped = 0;     ///< pieces not written since the device stalled
-    std::string state = "normal";  ///< normal, unstable, down
+    std::uint64_t pinned_bytes = 0;  ///< of what `tierfs pin` names (gauge)
+    std::uint64_t dropped = 0;       ///< pieces not written since the device stalled
+    std::string state = "normal";    ///< normal, unstable, down
     std::vector<DeviceStats> devices;
 };
 
@@ -68,9 +70,11 @@ struct StoreStats {
         0;  ///< of these, so far not read; those still wanted, too (gauge)
     std::uint64_t checksum_errors = 0;
     TierStats ram, nvme;
-    std::vector<DatasetStatus> datasets;                     ///< by rule; the last: of what no rule is for
-    std::uint64_t fill_offered_bytes = 0, filled_bytes = 0;  ///< of files looked at; of these, fetched
-    std::uint64_t data_memory_bytes = 0;                     ///< arena in use (gauge)
+    std::vector<DatasetStatus> datasets;  ///< by rule; the last: of what no rule is for
+    Pins::Totals pins;                    ///< as they were when they were set (gauge)
+    std::uint64_t pin_limit_bytes = 0;    ///< (gauge)
+    bool pins_refused = false;            ///< some of what is pinned found no room
+    std::uint64_t data_memory_bytes = 0;  ///< arena in use (gauge)
 };
 
 /// Serves reads from RAM, NVMe and the origin, in this order, and fills the tiers on the way.
@@ -78,12 +82,12 @@ struct StoreStats {
 /// Thread-safe. `read` never blocks on the origin: a hit in RAM or NVMe calls back before read() returns
 /// (NVMe costs one pread), a miss calls back later from a thread of the origin or of the store. Each object
 /// range is fetched once at a time (single-flight); a reader that comes while data memory is short waits in
-/// order, never ENOMEM. Errors: those of Origin::read. `nvme` may be null (no NVMe tier); it and `origin`
-/// must outlive the store.
+/// order, never ENOMEM. Errors: those of Origin::read. `nvme` may be null (no NVMe tier), and `pins` (nothing
+/// is pinned but by rules); they and `origin` must outlive the store.
 class Store {
   public:
     static Result<std::unique_ptr<Store>> open(const Settings& settings, const MemoryPlan& plan,
-                                               Origin& origin, NvmeTier* nvme);
+                                               Origin& origin, NvmeTier* nvme, Pins* pins = nullptr);
     virtual ~Store() = default;
 
     /// Reads [offset, offset + length) cut to the object's size; past the end: an empty reply.
@@ -111,12 +115,32 @@ class Store {
                       std::function<void(Result<Warmed>)> answer) = 0;
 
     /// Gives up what the tiers hold of an object; returns how many bytes those were. The NVMe tier's space
-    /// comes back when the rest of a packed object's extent goes. EBUSY: it is pinned by its dataset's class.
+    /// comes back when the rest of a packed object's extent goes. EBUSY: it is pinned, by a rule or a path.
     virtual Result<std::uint64_t> evict(const ObjectRef& object) = 0;
 
-    /// Sets the class of the dataset whose rule has this pattern, until the mount ends. ENOENT: there is
-    /// none.
+    /// Sets the class of the dataset whose rule has this pattern, until the mount ends; one that asks for all
+    /// of it is filled from now on. ENOENT: there is none.
     virtual Result<void> set_class(const std::string& match, DatasetClass dataset_class) = 0;
+
+    /// Moves what the tiers hold of an object that stands in `pins` to where it stays, and brings the rest;
+    /// else as `warm`. ENOENT: it is not pinned. ENOSPC: the limit of pins, or no tier has room.
+    virtual void pin(const std::shared_ptr<const ObjectRef>& object,
+                     std::function<void(Result<Warmed>)> answer) = 0;
+    /// Bytes that pins may take: pin.limit, or three quarters of the NVMe tier (of RAM where there is none).
+    [[nodiscard]] virtual std::uint64_t pin_limit() const = 0;
+
+    /// Which data is pinned, after a start, and after pins or objects changed: between begin and end of a
+    /// round all that was pinned or may be stays, and `claim_pin` is called for each object that is pinned
+    /// now; what was not claimed is let go by the end. `begin` is idempotent until then. One round at a time,
+    /// begun and ended by one thread.
+    virtual void begin_pin_round() = 0;
+    /// Returns how many bytes of the object do not lie where they stay: `pin` would bring them. Does not
+    /// wait for origin or devices.
+    virtual std::uint64_t claim_pin(const ObjectRef& object) = 0;
+    virtual void end_pin_round() = 0;
+
+    /// To be called about once a second: what was idle for demote.idle leaves RAM.
+    virtual void tick(std::chrono::steady_clock::time_point now) = 0;
 
     /// Ends readahead, answers waiting readers with ECANCELED, waits until no callback is running. Call it
     /// after Origin::stop and before the destructor; idempotent. False: some reads are held by the origin or

@@ -34,7 +34,8 @@ void TieredStore::send(const FlightPtr& flight, Priority priority) {
     request.done = [this, flight](Result<void> result) { complete(flight, std::move(result)); };
     const std::uint64_t size = request.destination.size();
     counters_.fetched.fetch_add(size, std::memory_order_relaxed);
-    if (priority == Priority::fill) counters_.filled.fetch_add(size, std::memory_order_relaxed);
+    if (priority == Priority::fill)
+        datasets_.of(*flight->object).filled.fetch_add(size, std::memory_order_relaxed);
     if (priority == Priority::prefetch) {
         counters_.prefetched.fetch_add(size, std::memory_order_relaxed);
         flight->buffer->fetched_ahead = true;

@@ -12,6 +12,8 @@ constexpr int kTicksUntilFull = 5;
 constexpr std::uint64_t kMostUnderWay = 64 << 20;
 /// What a fill that nobody asked for may bring in vain, before readers have shown that they want it.
 constexpr std::uint64_t kMostRisk = 256 << 20;
+/// One file of a dataset may be too large where others still fit.
+constexpr unsigned kRefusals = 32;
 
 }  // namespace
 
@@ -24,23 +26,39 @@ void TieredStore::start_fill() {
     }
     DatasetFill::Options options;
     options.share = share_;
-    // What is recognised as an epoch may be one of a part of the files, but for a share that was named. One
-    // walk serves the whole mount: where a rule asks for all of its files, none is left for what is guessed.
-    fills_recognised_ = watched && (share_.count > 1 || !asked);
-    if (!asked && !fills_recognised_) return;
-    if (!asked && share_.count == 1) {
-        options.scope = DatasetFill::Scope::recognised;
-        const std::uint64_t tiers = plan_.ram_tier + (nvme_ != nullptr ? nvme_->stats().limit_bytes : 0);
-        options.risk = std::min(tiers / 4, kMostRisk);
-    }
+    options.stays = true;
+    options.begins = [this] {
+        for (std::size_t number = 0; number < datasets_.count(); ++number) {
+            datasets_.at(number).fill_offered = 0;
+            datasets_.at(number).fill_refused = 0;
+        }
+    };
+    // What is recognised as an epoch may be one of a part of the files, but for a share that was named.
+    const bool shared = share_.count > 1;
+    fills_recognised_ = watched;
+    options.scope = asked || (watched && shared) ? DatasetFill::Scope::all
+                    : watched                    ? DatasetFill::Scope::recognised
+                                                 : DatasetFill::Scope::none;
+    options.recognises = watched && !shared;
+    const std::uint64_t tiers = plan_.ram_tier + (nvme_ != nullptr ? nvme_->stats().limit_bytes : 0);
+    options.risk = std::min(tiers / 4, kMostRisk);
     gate_.add();
     fill_.start(options, [this] { gate_.leave(); });
 }
 
 bool TieredStore::fill_brings(const Dataset& dataset) const {
     if (dataset.policy.is_configured()) return is_filled(dataset);
+    if (!fills_recognised_ || (share_.count == 1 && fill_.walks_all())) return false;
     const DatasetClass now = dataset.policy.current();
-    return fills_recognised_ && (now == DatasetClass::epoch || now == DatasetClass::automatic);
+    return now == DatasetClass::epoch || now == DatasetClass::automatic;
+}
+
+bool TieredStore::fills_are_full() const {
+    for (std::size_t number = 0; number < datasets_.count(); ++number) {
+        const Dataset& dataset = datasets_.at(number);
+        if (fill_brings(dataset) && dataset.fill_refused < kRefusals) return false;
+    }
+    return true;
 }
 
 bool TieredStore::fill_may_send(std::uint64_t size) const {
@@ -50,8 +68,10 @@ bool TieredStore::fill_may_send(std::uint64_t size) const {
 }
 
 DatasetFill::Offered TieredStore::fill_object(const std::shared_ptr<const ObjectRef>& object) {
-    const Dataset& dataset = datasets_.of(*object);
-    if (!fill_brings(dataset)) return DatasetFill::Offered::passed;
+    Dataset& dataset = datasets_.of(*object);
+    const bool all = fill_.walks_all();
+    if (!fill_brings(dataset) || (all && dataset.fill_refused >= kRefusals))
+        return DatasetFill::Offered::passed;
     if (nvme_ != nullptr) nvme_->claim(object->content, dataset.number);
     const UnitLayout layout = layout_of(object->size);
     auto offered = DatasetFill::Offered::taken;
@@ -64,7 +84,11 @@ DatasetFill::Offered TieredStore::fill_object(const std::shared_ptr<const Object
         });
         if (offered == DatasetFill::Offered::full) break;
     }
-    return offered;
+    const bool full = offered == DatasetFill::Offered::full;
+    if (!full) dataset.fill_offered.fetch_add(object->size, std::memory_order_relaxed);
+    dataset.fill_refused = full ? dataset.fill_refused + 1 : 0;
+    // There may be room for the files of another dataset, whose share is not used up.
+    return full && all && !fill_.stopping() && !fills_are_full() ? DatasetFill::Offered::passed : offered;
 }
 
 ArenaBufferPtr TieredStore::fill_memory(std::uint64_t size) {
@@ -81,19 +105,24 @@ ArenaBufferPtr TieredStore::fill_memory(std::uint64_t size) {
     return nullptr;
 }
 
+bool TieredStore::wait_for_room(Dataset& dataset, const UnitLayout& layout, std::uint64_t size) {
+    // What is under way goes to what is left of the tier: near its end, wait for it.
+    const auto fits_ram = [&] {
+        const std::uint64_t bytes = Arena::rounded(size) + counters_.fill_under_way.load();
+        return may_pin(dataset, bytes) && ram_.make_kept_room(bytes, dataset.number);
+    };
+    for (int tick = 0; !nvme_takes(dataset, layout, size) && !fits_ram();) {
+        if (tick == kTicksUntilFull || !fill_.pause(kFillTick)) return false;
+        if (counters_.fill_under_way.load() == 0) ++tick;
+    }
+    return true;
+}
+
 DatasetFill::Offered TieredStore::fill_run(const std::shared_ptr<const ObjectRef>& object,
                                            const UnitLayout& layout, std::uint64_t unit, std::uint32_t first,
                                            std::uint32_t count, const std::shared_ptr<Warming>& warming) {
     const std::uint64_t size = layout.block_end(unit, first + count - 1) - layout.block_begin(unit, first);
-    // What is under way goes to what is left of the tier: near its end, wait for it.
-    Dataset& dataset = datasets_.of(*object);
-    const auto fits_ram = [&] {
-        return ram_.make_kept_room(Arena::rounded(size) + counters_.fill_under_way.load(), dataset.number);
-    };
-    for (int tick = 0; !nvme_takes(dataset, layout, size) && !fits_ram();) {
-        if (tick == kTicksUntilFull || !fill_.pause(kFillTick)) return DatasetFill::Offered::full;
-        if (counters_.fill_under_way.load() == 0) ++tick;
-    }
+    if (!wait_for_room(datasets_.of(*object), layout, size)) return DatasetFill::Offered::full;
     ArenaBufferPtr buffer = fill_memory(size);
     if (!buffer) return DatasetFill::Offered::full;
     FlightPtr flight = make_flight(object, layout, unit, first, count, std::move(buffer), true);

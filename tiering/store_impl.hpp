@@ -16,6 +16,7 @@
 #include "tiering/fetch/read_operation.hpp"
 #include "tiering/nvme/nvme_tier.hpp"
 #include "tiering/policy/datasets.hpp"
+#include "tiering/policy/repeats.hpp"
 #include "tiering/policy/second_touch.hpp"
 #include "tiering/prefetch/dataset_fill.hpp"
 #include "tiering/prefetch/neighbours.hpp"
@@ -96,7 +97,7 @@ class Warming {
 /// NVMe, origin -> all its memory is allocated at once or it waits in ReadAdmission holding nothing.
 class TieredStore final : public Store {
   public:
-    TieredStore(const Settings& settings, const MemoryPlan& plan, Origin& origin, NvmeTier* nvme,
+    TieredStore(const Settings& settings, const MemoryPlan& plan, Origin& origin, NvmeTier* nvme, Pins* pins,
                 std::shared_ptr<ReadAdmission> admission, std::shared_ptr<Arena> arena);
     ~TieredStore() override;
 
@@ -109,6 +110,13 @@ class TieredStore final : public Store {
               std::function<void(Result<Warmed>)> answer) override;
     Result<std::uint64_t> evict(const ObjectRef& object) override;
     Result<void> set_class(const std::string& match, DatasetClass dataset_class) override;
+    void pin(const std::shared_ptr<const ObjectRef>& object,
+             std::function<void(Result<Warmed>)> answer) override;
+    [[nodiscard]] std::uint64_t pin_limit() const override;
+    void begin_pin_round() override;
+    std::uint64_t claim_pin(const ObjectRef& object) override;
+    void end_pin_round() override;
+    void tick(std::chrono::steady_clock::time_point now) override;
     bool stop(std::chrono::milliseconds patience) override;
 
     [[nodiscard]] const Arena& arena() const { return *arena_; }
@@ -144,14 +152,34 @@ class TieredStore final : public Store {
     /// Where what a flight brings is to stay.
     Home choose_home(Dataset& dataset, const Flight& flight);
     [[nodiscard]] static RamStay ram_stay(const Dataset& dataset, Home home);
+    /// Of blocks that were just read from the NVMe tier.
+    [[nodiscard]] RamStay promoted_stay(const Dataset& dataset, const UnitLayout& layout, const UnitKey& key,
+                                        std::uint32_t first_block);
     /// In the tiers, for good or while there is room.
     [[nodiscard]] std::uint64_t kept_bytes(const Dataset& dataset) const;
     [[nodiscard]] DatasetStatus dataset_status(const Dataset& dataset) const;
+    // store_pins.cpp: what `tierfs pin` names
+    /// Whether the limit of pins lets it have so many bytes more; always, where it is none of them.
+    [[nodiscard]] bool may_pin(const Dataset& dataset, std::uint64_t bytes) const;
+    [[nodiscard]] std::uint64_t pinned_bytes(const Dataset& dataset) const;
+    /// Blocks of a unit that lie where they stay. `ours`: what the NVMe tier has of the object does.
+    BlockMask pinned_blocks(const ObjectRef& object, const UnitLayout& layout, std::uint64_t unit, bool ours,
+                            const Dataset& dataset);
+    /// Takes blocks that a tier holds to where they stay.
+    Result<void> move_pinned(const ObjectRef& object, const UnitLayout& layout, std::uint64_t unit,
+                             std::uint32_t first, std::uint32_t count);
+    bool copy_from_tiers(const ObjectRef& object, const UnitLayout& layout, std::uint64_t unit,
+                         std::uint32_t first, std::uint32_t count, ArenaBuffer& buffer);
+    void retain_as(const Dataset& dataset, Retention retention);
+    void pins_status(StoreStats& stats) const;
+
     /// Whether all of it is fetched, since that was asked for.
     [[nodiscard]] static bool is_filled(const Dataset& dataset);
     /// Whether the fill that was started brings such objects.
     [[nodiscard]] bool fill_brings(const Dataset& dataset) const;
     void start_fill();
+    /// Of all datasets that are filled: none has room for more.
+    [[nodiscard]] bool fills_are_full() const;
     /// For those who look at the order of files.
     void small_file_read(const ObjectRef& object, const UnitLayout& layout, Came came) {
         if (!layout.whole || came == Came::before) return;
@@ -159,6 +187,11 @@ class TieredStore final : public Store {
         if (came == Came::from_origin) neighbours_.read(object, Neighbours::Clock::now());
     }
     DatasetFill::Offered fill_object(const std::shared_ptr<const ObjectRef>& object);
+    /// Fetches what neither the tiers have nor anybody brings.
+    Result<void> bring_missing(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
+                               const std::shared_ptr<Warming>& warming);
+    /// False: no tier has room for so much of it, nor comes to have.
+    bool wait_for_room(Dataset& dataset, const UnitLayout& layout, std::uint64_t size);
     /// `warming`: who waits for it; may be null.
     DatasetFill::Offered fill_run(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
                                   std::uint64_t unit, std::uint32_t first, std::uint32_t count,
@@ -199,6 +232,8 @@ class TieredStore final : public Store {
                             std::uint64_t unit, std::uint32_t first, std::uint32_t count);
 
     const std::uint64_t pack_max_object_;
+    const std::chrono::milliseconds demote_idle_;
+    const std::uint64_t pin_limit_;        ///< pin.limit; 0: by the tiers
     const std::uint64_t whole_limit_;      ///< objects up to this size are fetched in one piece
     const std::uint32_t longest_run_;      ///< blocks of one request for a large object
     const std::uint64_t prefetch_budget_;  ///< bytes of readahead under way at a time
@@ -207,6 +242,7 @@ class TieredStore final : public Store {
     const MemoryPlan plan_;
     Origin& origin_;
     NvmeTier* const nvme_;
+    Pins* const pins_;
     std::shared_ptr<ReadAdmission> admission_;
     std::shared_ptr<Arena> arena_;
     RamTier ram_;
@@ -214,16 +250,21 @@ class TieredStore final : public Store {
     FlightTable flights_;
     StreamPrefetcher prefetcher_;
     Datasets datasets_;
+    Repeats repeats_;                                        ///< of what is read from the NVMe tier
+    std::chrono::steady_clock::time_point next_demotion_{};  ///< of `tick` alone
+    std::atomic<bool> pin_round_{false};
+    /// Whose extents the round takes over: nobody's in the first one, if an earlier run left pins.
+    std::atomic<DatasetNumber> pin_from_{kUnknownDataset};
+    bool earlier_pins_ = false;  ///< until the first round has ended
     ActivityGate gate_;
 
     struct Counters {
         std::atomic<std::uint64_t> requests{0}, bytes{0}, errors{0}, ram{0}, nvme{0}, origin{0}, fetched{0},
-            prefetched{0}, ram_hits{0}, ram_misses{0}, prefetch_under_way{0}, filled{0}, fill_under_way{0},
+            prefetched{0}, ram_hits{0}, ram_misses{0}, prefetch_under_way{0}, fill_under_way{0},
             fill_requests{0}, prefetch_requests{0}, prefetched_used{0};
     };
     Counters counters_;
-    bool fills_recognised_ =
-        false;  ///< the fill brings what is recognised as an epoch; constant once it runs
+    std::atomic<bool> fills_recognised_{false};  ///< the fill brings what is recognised as an epoch
     // last: their threads use all else
     Neighbours neighbours_;
     DatasetFill fill_;

@@ -214,8 +214,9 @@ void TieredStore::read_nvme(const ReadOperationPtr& operation, ReadPlan::Own& ow
     own.buffer->set_size(size);
     const Dataset& dataset = datasets_.of(*operation->object);
     nvme_->claim(id, dataset.number);
-    ram_.insert(UnitKey{id, own.unit}, own.buffer, own.first, block_range(own.first, own.count), false,
-                ram_stay(dataset, Home::nvme));
+    const UnitKey key{id, own.unit};
+    ram_.insert(key, own.buffer, own.first, block_range(own.first, own.count), false,
+                promoted_stay(dataset, layout, key, own.first));
     ram_.trim();
     for (std::uint32_t i = 0; i < own.pieces; ++i) {
         operation->pieces[own.first_piece + i].buffer = own.buffer;

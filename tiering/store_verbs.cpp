@@ -1,4 +1,4 @@
-// What people ask of the tiers while they are mounted: warm, evict, another class.
+// What people ask of the tiers while they are mounted: warm, evict, another class (pins: store_pins.cpp).
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -37,6 +37,14 @@ void TieredStore::warm(const std::shared_ptr<const ObjectRef>& object,
     } else if (nvme_ != nullptr) {
         nvme_->claim(object->content, dataset.number);
     }
+    if (result) result = bring_missing(object, layout, warming);
+    warming->end_part(0, result);
+    gate_.leave();
+}
+
+Result<void> TieredStore::bring_missing(const std::shared_ptr<const ObjectRef>& object,
+                                        const UnitLayout& layout, const std::shared_ptr<Warming>& warming) {
+    Result<void> result;
     const std::uint64_t units = object->size == 0 ? 0 : layout.unit_of(object->size - 1) + 1;
     for (std::uint64_t unit = 0; unit < units && result; ++unit) {
         const BlockMask wanted = missing(object->content, layout, unit, layout.blocks_of(unit));
@@ -50,12 +58,16 @@ void TieredStore::warm(const std::shared_ptr<const ObjectRef>& object,
                                       : fail(ENOSPC, "the tiers are full of what is kept");
         });
     }
-    warming->end_part(0, result);
-    gate_.leave();
+    return result;
 }
 
 Result<std::uint64_t> TieredStore::evict(const ObjectRef& object) {
     const Dataset& dataset = datasets_.of(object);
+    if (datasets_.is_pinned_by_path(dataset)) {
+        const auto pin = pins_->covering(object.path);
+        return fail(EBUSY, "is pinned, by `tierfs pin` of /" + pin.value_or(object.path) +
+                               " in the mount: unpin that first");
+    }
     if (dataset.policy.current() == DatasetClass::pin)
         return fail(EBUSY, "is pinned by the rule " + datasets_.match_of(dataset));
     const UnitLayout layout = layout_of(object.size);
@@ -92,6 +104,7 @@ Result<void> TieredStore::set_class(const std::string& match, DatasetClass datas
         ram_.release_kept(dataset->number);
         ram_.trim();
     }
+    if (is_filled(*dataset)) fill_.walk_all();
     return {};
 }
 

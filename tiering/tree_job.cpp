@@ -20,9 +20,10 @@ void TreeJob::State::answered(const std::string& path, std::uint64_t size, const
     if (result->unchanged) ++progress.unchanged;
 }
 
-TreeJob::TreeJob(Origin& origin, Action action, std::chrono::milliseconds patience)
+TreeJob::TreeJob(Origin& origin, Action action, Steps steps, std::chrono::milliseconds patience)
     : origin_(origin),
       action_(std::move(action)),
+      steps_(std::move(steps)),
       identity_(origin.identity()),
       patience_(patience),
       state_(std::make_shared<State>()),
@@ -76,43 +77,109 @@ bool TreeJob::next(std::string& path) {
 }
 
 void TreeJob::run() {
+    std::vector<std::string> entered;
     std::string path;
-    while (next(path)) walk(path);
+    bool going = true;
+    while (going && next(path)) {
+        if (!enter(path)) continue;
+        if (steps_.settle) {
+            entered.push_back(path);
+            going = entered.size() % kUnsettled != 0 || settle();
+        } else {
+            walk(path);
+        }
+    }
+    going = going && (!steps_.settle || settle());
     bool abandoned = false;
     {
         MutexLock lock(mutex_);
         abandoned = abandoned_;
     }
+    {
+        MutexLock lock(state_->mutex);
+        state_->progress.settled = true;
+        if (abandoned) state_->fail("", Error{ETIMEDOUT, "who named the paths has gone"});
+    }
+    for (const std::string& each : entered) {
+        if (going && !stopping()) walk(each);
+    }
     MutexLock lock(state_->mutex);
-    if (abandoned) state_->fail("", Error{ETIMEDOUT, "who named the paths has gone"});
     state_->progress.walking = false;
     if (stopping()) state_->fail("", Error{ECANCELED, "stopped before the end"});
 }
 
+bool TreeJob::settle() {
+    const auto settled = steps_.settle();
+    if (!settled) failed("", settled.error());
+    return settled.has_value();
+}
+
+bool TreeJob::enter(const std::string& path) {
+    if (steps_.enter) {
+        const auto done = steps_.enter(path);
+        if (!done) {
+            failed(path, done.error());
+            return false;
+        }
+        if (*done) {
+            MutexLock lock(state_->mutex);
+            ++state_->progress.files;
+            state_->progress.brought += (*done)->brought;
+            if ((*done)->unchanged) ++state_->progress.unchanged;
+            return false;
+        }
+    }
+    if (!steps_.admit) return true;
+    std::uint64_t files = 0, bytes = 0;
+    const bool seen = for_each_file(path, [&](const ListedFile& file) {
+        ++files;
+        bytes += steps_.space ? steps_.space(file.size) : file.size;
+    });
+    if (!seen || stopping()) return false;
+    const auto admitted = steps_.admit(path, files, bytes);
+    if (!admitted) failed(path, admitted.error());
+    return admitted.has_value();
+}
+
+void TreeJob::failed(const std::string& path, const Error& error) {
+    MutexLock lock(state_->mutex);
+    state_->fail(path, error);
+}
+
 void TreeJob::walk(const std::string& path) {
+    (void)for_each_file(path, [this](const ListedFile& file) { hand_out(file); });
+}
+
+bool TreeJob::for_each_file(const std::string& path, const std::function<void(const ListedFile&)>& each) {
+    const auto unlisted = [&](const Error& error) {
+        MutexLock lock(state_->mutex);
+        if (error.code != ENOENT && error.code != ENOTDIR) ++state_->progress.unlisted;
+        state_->fail(path, error);
+        return false;
+    };
     if (!path.empty()) {
         const auto found = origin_.stat(path);
-        if (!found || (found->kind != ObjectKind::file && found->kind != ObjectKind::directory)) {
-            MutexLock lock(state_->mutex);
-            return state_->fail(path, found ? Error{EINVAL, "is no file and no directory"} : found.error());
+        if (!found) return unlisted(found.error());
+        if (found->kind != ObjectKind::file && found->kind != ObjectKind::directory) {
+            failed(path, Error{EINVAL, "is no file and no directory"});
+            return false;
         }
-        if (found->kind == ObjectKind::file)
-            return hand_out(
-                {path, found->version, found->size, found->size > 0 && !found->archived, found->mtime_ns});
+        if (found->kind == ObjectKind::file) {
+            each({path, found->version, found->size, found->size > 0 && !found->archived, found->mtime_ns});
+            return true;
+        }
     }
     FileWalk walk(origin_, path, FileWalk::Below::with);
     std::vector<ListedFile> files;
     while (!walk.over() && !stopping()) {
         files.clear();
-        if (const auto listed = walk.next(files); !listed) {
-            MutexLock lock(state_->mutex);
-            return state_->fail(path, listed.error());
-        }
+        if (const auto listed = walk.next(files); !listed) return unlisted(listed.error());
         for (const ListedFile& file : files) {
-            if (stopping()) return;
-            hand_out(file);
+            if (stopping()) return false;
+            each(file);
         }
     }
+    return true;
 }
 
 void TreeJob::hand_out(const ListedFile& file) {

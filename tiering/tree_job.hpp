@@ -1,4 +1,4 @@
-// Something that is done to all files under some paths, in the background: `tierfs warm`, `tierfs evict`.
+// Something that is done to all files under some paths, in the background: `tierfs warm`, evict, pin, unpin.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,10 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backends/origin.hpp"
@@ -37,6 +39,19 @@ class TreeJob {
     /// time and on any thread.
     using Action = std::function<void(const std::shared_ptr<const ObjectRef>&, Answer)>;
 
+    /// What is done with the paths themselves, before any file is handed out; on the job's thread.
+    struct Steps {
+        /// A path is taken up: nothing, go on with it; or what was done, and that is all.
+        std::function<Result<std::optional<Done>>(const std::string&)> enter = {};
+        /// All regular files under a path were counted, with `space` of each added up: an error leaves it
+        /// out. Empty: nothing is counted.
+        std::function<Result<void>(const std::string&, std::uint64_t files, std::uint64_t bytes)> admit = {};
+        std::function<std::uint64_t(std::uint64_t)> space = {};
+        /// After kUnsettled paths and after all: an error ends the job.
+        std::function<Result<void>()> settle = {};
+    };
+    static constexpr std::size_t kUnsettled = 4096;
+
     static constexpr std::size_t kMostWaiting = 16 << 20;  ///< bytes of paths that wait to be walked
     static constexpr std::size_t kMostFailures = 20;       ///< that are named
 
@@ -49,13 +64,19 @@ class TreeJob {
         std::uint64_t files = 0, bytes = 0;              ///< done with, whatever came of it
         std::uint64_t found_files = 0, found_bytes = 0;  ///< so far: the walk may still find more
         bool walking = true;                             ///< and will
+        bool settled = false;                            ///< Steps are done with all paths
+        std::uint64_t unlisted =
+            0;  ///< paths that are there, as far as one can tell, and were not walked whole
         std::uint64_t brought = 0;
         std::uint64_t unchanged = 0, failed = 0;  ///< files (of failed: paths too)
         std::vector<Failure> failures;            ///< the first of them
     };
 
     /// `patience`: who names no path for so long, and does not seal, is taken to have gone.
-    TreeJob(Origin& origin, Action action, std::chrono::milliseconds patience = std::chrono::minutes(1));
+    TreeJob(Origin& origin, Action action, std::chrono::milliseconds patience = std::chrono::minutes(1))
+        : TreeJob(origin, std::move(action), Steps{}, patience) {}
+    TreeJob(Origin& origin, Action action, Steps steps,
+            std::chrono::milliseconds patience = std::chrono::minutes(1));
     ~TreeJob();
     TreeJob(const TreeJob&) = delete;
     TreeJob& operator=(const TreeJob&) = delete;
@@ -81,12 +102,19 @@ class TreeJob {
 
     void run();
     bool next(std::string& path) TIERFS_EXCLUDES(mutex_);
+    /// Whether the files of a path are to be handed out.
+    bool enter(const std::string& path);
+    bool settle();
     void walk(const std::string& path);
+    /// Each regular file of a path; false when not all were seen, and that is noted.
+    bool for_each_file(const std::string& path, const std::function<void(const ListedFile&)>& each);
+    void failed(const std::string& path, const Error& error);
     void hand_out(const ListedFile& file);
     [[nodiscard]] bool stopping() const { return stopped_.load(std::memory_order_relaxed); }
 
     Origin& origin_;
     const Action action_;
+    const Steps steps_;
     const std::string identity_;
     const std::chrono::milliseconds patience_;
     const std::shared_ptr<State> state_;

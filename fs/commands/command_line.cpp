@@ -14,6 +14,8 @@ constexpr const char* kUsage =
     "       tierfs umount MOUNTPOINT [--lazy]\n"
     "       tierfs warm PATH... [-f LIST] [--wait] [--json]\n"
     "       tierfs evict PATH... [-f LIST] [--json]\n"
+    "       tierfs pin PATH... [-f LIST] [--wait] [--json]\n"
+    "       tierfs unpin PATH... [-f LIST] [--json]\n"
     "       tierfs class MOUNTPOINT MATCH CLASS\n"
     "       tierfs verify CACHE [--repair] [--json]\n"
     "       tierfs config [--defaults | --check FILE [PATH...]]\n"
@@ -83,6 +85,8 @@ int run_command_line(int argc, char** argv) {
     if (first == "umount") return umount_command(rest);
     if (first == "warm") return warm_command(rest);
     if (first == "evict") return evict_command(rest);
+    if (first == "pin") return pin_command(rest);
+    if (first == "unpin") return unpin_command(rest);
     if (first == "class") return class_command(rest);
     if (first == "verify") return verify_command(rest);
     if (first == "config") return config_command(rest);

@@ -18,6 +18,8 @@ int status_command(const std::vector<std::string>& arguments);
 int umount_command(const std::vector<std::string>& arguments);
 int warm_command(const std::vector<std::string>& arguments);
 int evict_command(const std::vector<std::string>& arguments);
+int pin_command(const std::vector<std::string>& arguments);
+int unpin_command(const std::vector<std::string>& arguments);
 int class_command(const std::vector<std::string>& arguments);
 int verify_command(const std::vector<std::string>& arguments);
 int config_command(const std::vector<std::string>& arguments);

@@ -1,4 +1,4 @@
-// tierfs warm, tierfs evict: paths are handed to the daemons of their mounts, which do the work.
+// tierfs warm, evict, pin, unpin: paths are handed to the daemons of their mounts, which do the work.
 #include <unistd.h>
 
 #include <chrono>
@@ -73,8 +73,10 @@ class TreeCommand {
         return {};
     }
 
-    /// Until all is done, with progress.
-    Result<void> wait() {
+    enum class Until : std::uint8_t { settled, end };
+
+    /// Until all is done, or, for pins, written down; with progress.
+    Result<void> wait(Until until) {
         const bool terminal = ::isatty(STDERR_FILENO) != 0;
         const auto begun = Clock::now();
         auto told = begun;
@@ -84,7 +86,8 @@ class TreeCommand {
                 auto status = ask(part, {{"command", "job-status"}, {"job", part.job}});
                 if (!status) return fail(status.error());
                 part.status = std::move(*status);
-                running = running || part.status.value("running", false);
+                const bool enough = until == Until::settled && part.status.value("settled", false);
+                running = running || (!enough && part.status.value("running", false));
             }
             if (terminal || Clock::now() - told >= kLineEvery) {
                 told = Clock::now();
@@ -97,8 +100,8 @@ class TreeCommand {
         return {};
     }
 
-    /// What came of it; the exit status.
-    int report() const {
+    /// What came of it; the exit status. `ended`: it is done, and there are figures to print.
+    int report(bool ended) const {
         for (const auto& [device, part] : parts_) {
             for (const Json& failure : part.status.value("failures", Json::array())) {
                 const auto text = [&](const char* member) {
@@ -110,6 +113,7 @@ class TreeCommand {
             }
         }
         const std::uint64_t failed = sum("failed");
+        if (!ended) return failed == 0 ? 0 : 1;
         if (json_) {
             std::printf("%s\n", Json{{"files", sum("files")},
                                      {"bytes", sum("bytes")},
@@ -118,9 +122,12 @@ class TreeCommand {
                                      {"failed", failed}}
                                     .dump()
                                     .c_str());
+        } else if (kind_ == "unpin") {
+            std::printf("let go of %llu paths, %llu failed\n", static_cast<unsigned long long>(sum("files")),
+                        static_cast<unsigned long long>(failed));
         } else {
-            std::printf("%s %s in %llu files, %llu were so already, %llu failed\n",
-                        kind_ == "warm" ? "brought" : "gave up", format_size(sum("brought_bytes")).c_str(),
+            std::printf("%s %s in %llu files, %llu were so already, %llu failed\n", verb(),
+                        format_size(sum("brought_bytes")).c_str(),
                         static_cast<unsigned long long>(sum("files")),
                         static_cast<unsigned long long>(sum("unchanged_files")),
                         static_cast<unsigned long long>(failed));
@@ -129,6 +136,11 @@ class TreeCommand {
     }
 
   private:
+    [[nodiscard]] const char* verb() const {
+        if (kind_ == "pin") return "pinned, and brought";
+        return kind_ == "warm" ? "brought" : "gave up";
+    }
+
     static Result<Json> ask(const Part& part, const Json& request) {
         auto answer = send_control(part.socket, request, kPatience);
         if (!answer) return fail(answer.error().within(part.mountpoint));
@@ -214,37 +226,47 @@ int run_tree_command(const std::string& kind, std::vector<std::string> paths, co
             return command_failed(added.error().message);
     }
     if (const auto handed = command.hand_over(); !handed) return command_failed(handed.error().message);
-    if (!wait) return 0;
-    if (const auto waited = command.wait(); !waited) return command_failed(waited.error().message);
-    return command.report();
+    if (!wait && kind != "pin") return 0;
+    const auto until = wait ? TreeCommand::Until::end : TreeCommand::Until::settled;
+    if (const auto waited = command.wait(until); !waited) return command_failed(waited.error().message);
+    return command.report(wait);
+}
+
+/// `background`: it goes on by itself unless --wait is given; else it is waited for.
+int tree_command(const std::string& kind, const char* what, bool background,
+                 const std::vector<std::string>& arguments) {
+    std::vector<std::string> paths;
+    std::string list;
+    bool wait = !background;
+    bool json = false;
+    CLI::App app(what, "tierfs " + kind);
+    app.add_option("PATH", paths, "files and directories in mounts of tierfs");
+    app.add_option("-f", list, "a file with a path on each line; - is standard input");
+    if (background) app.add_flag("--wait", wait, "wait for the end, with progress");
+    app.add_flag("--json", json,
+                 background ? "print what came of it as JSON; with --wait" : "print what came of it as JSON");
+    if (const auto ended = parse_arguments(app, arguments)) return *ended;
+    return run_tree_command(kind, std::move(paths), list, wait, json);
 }
 
 }  // namespace
 
 int warm_command(const std::vector<std::string>& arguments) {
-    std::vector<std::string> paths;
-    std::string list;
-    bool wait = false;
-    bool json = false;
-    CLI::App app("Brings files into the tiers of their mount, in the background", "tierfs warm");
-    app.add_option("PATH", paths, "files and directories in mounts of tierfs");
-    app.add_option("-f", list, "a file with a path on each line; - is standard input");
-    app.add_flag("--wait", wait, "wait for the end, with progress");
-    app.add_flag("--json", json, "print what came of it as JSON; with --wait");
-    if (const auto ended = parse_arguments(app, arguments)) return *ended;
-    return run_tree_command("warm", std::move(paths), list, wait, json);
+    return tree_command("warm", "Brings files into the tiers of their mount, in the background", true,
+                        arguments);
 }
 
 int evict_command(const std::vector<std::string>& arguments) {
-    std::vector<std::string> paths;
-    std::string list;
-    bool json = false;
-    CLI::App app("Gives up what the tiers hold of files", "tierfs evict");
-    app.add_option("PATH", paths, "files and directories in mounts of tierfs");
-    app.add_option("-f", list, "a file with a path on each line; - is standard input");
-    app.add_flag("--json", json, "print what came of it as JSON");
-    if (const auto ended = parse_arguments(app, arguments)) return *ended;
-    return run_tree_command("evict", std::move(paths), list, true, json);
+    return tree_command("evict", "Gives up what the tiers hold of files", false, arguments);
+}
+
+int pin_command(const std::vector<std::string>& arguments) {
+    return tree_command("pin", "Brings files into the tiers of their mount, and keeps them there", true,
+                        arguments);
+}
+
+int unpin_command(const std::vector<std::string>& arguments) {
+    return tree_command("unpin", "Lets go of what was pinned", false, arguments);
 }
 
 }  // namespace tierfs

@@ -28,6 +28,43 @@ TreeJob::Action evicting(Store& store) {
     };
 }
 
+TreeJob::Action pinning(Store& store) {
+    return [&store](const std::shared_ptr<const ObjectRef>& object, TreeJob::Answer answer) {
+        store.pin(object, [answer = std::move(answer)](const Result<Store::Warmed>& pinned) {
+            if (!pinned) return answer(fail(pinned.error()));
+            answer(TreeJob::Done{pinned->brought, pinned->unchanged});
+        });
+    };
+}
+
+/// All paths are counted, checked against the limit and written down before anything is brought.
+TreeJob::Steps pin_steps(Store& store, Pins& pins) {
+    TreeJob::Steps steps;
+    steps.space = pinned_space;
+    steps.admit = [&](const std::string& path, std::uint64_t files, std::uint64_t bytes) -> Result<void> {
+        const auto added = pins.add(path, {files, bytes}, store.pin_limit());
+        if (!added) return fail(added.error());
+        return {};
+    };
+    steps.settle = [&pins] { return pins.commit(); };
+    return steps;
+}
+
+TreeJob::Steps unpin_steps(Pins& pins, PinKeeper& keeper) {
+    TreeJob::Steps steps;
+    steps.enter = [&pins](const std::string& path) -> Result<std::optional<TreeJob::Done>> {
+        const auto removed = pins.remove(path);
+        if (!removed) return fail(removed.error());
+        return TreeJob::Done{removed->bytes, false};
+    };
+    steps.settle = [&pins, &keeper]() -> Result<void> {
+        auto written = pins.commit();
+        if (written) keeper.look_again();
+        return written;
+    };
+    return steps;
+}
+
 Json progress_json(const TreeJob::Progress& progress) {
     Json failures = Json::array();
     for (const auto& failure : progress.failures) {
@@ -36,6 +73,7 @@ Json progress_json(const TreeJob::Progress& progress) {
     }
     return Json{{"running", progress.running},
                 {"walking", progress.walking},
+                {"settled", progress.settled},
                 {"files", progress.files},
                 {"bytes", progress.bytes},
                 {"found_files", progress.found_files},
@@ -62,9 +100,7 @@ Result<Json> Jobs::command(const std::string& name, const Json& request) {
 
 Result<Json> Jobs::start(const Json& request) {
     const auto kind = request.find("kind");
-    const bool warms = kind != request.end() && *kind == "warm";
-    if (!warms && (kind == request.end() || *kind != "evict"))
-        return fail(EINVAL, "a job is of the kind warm or evict");
+    const bool named = kind != request.end() && kind->is_string();
     if (jobs_.size() == kMostJobs) {
         const auto ended = std::find_if(jobs_.begin(), jobs_.end(),
                                         [](const Job& job) { return !job.work->progress().running; });
@@ -72,9 +108,20 @@ Result<Json> Jobs::start(const Json& request) {
             return fail(EBUSY, std::to_string(kMostJobs) + " jobs are running already: try again later");
         jobs_.erase(ended);
     }
-    jobs_.push_back(
-        {++last_, std::make_unique<TreeJob>(origin_, warms ? warming(store_) : evicting(store_))});
+    auto work = make_job(named ? kind->get<std::string>() : std::string());
+    if (!work) return fail(EINVAL, "a job is of the kind warm, evict, pin or unpin");
+    jobs_.push_back({++last_, std::move(work)});
     return Json{{"job", last_}};
+}
+
+std::unique_ptr<TreeJob> Jobs::make_job(const std::string& kind) {
+    if (kind == "warm") return std::make_unique<TreeJob>(origin_, warming(store_));
+    if (kind == "evict") return std::make_unique<TreeJob>(origin_, evicting(store_));
+    if (kind == "pin") return std::make_unique<TreeJob>(origin_, pinning(store_), pin_steps(store_, pins_));
+    if (kind == "unpin") {  // no file is handed out: the keeper lets go of them
+        return std::make_unique<TreeJob>(origin_, TreeJob::Action(), unpin_steps(pins_, keeper_));
+    }
+    return nullptr;
 }
 
 Result<Jobs::Job*> Jobs::find(const Json& request) {

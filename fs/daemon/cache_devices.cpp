@@ -60,6 +60,14 @@ fs::path CacheDevices::index_folder() const {
     return chosen->folder->path;
 }
 
+std::vector<fs::path> CacheDevices::folders() const {
+    std::vector<fs::path> all;
+    for (const Device& device : devices_) {
+        if (!device.folder->path.empty()) all.push_back(device.folder->path);
+    }
+    return all;
+}
+
 std::vector<NvmePlace> CacheDevices::places() {
     std::vector<NvmePlace> places;
     for (const Device& device : devices_) {

@@ -26,6 +26,9 @@ class CacheDevices {
     /// nvme.path now; the others know less and are removed. Without any, the first device that is there.
     [[nodiscard]] std::filesystem::path index_folder() const;
 
+    /// Those that are there, of each device. Before `places` has given them away.
+    [[nodiscard]] std::vector<std::filesystem::path> folders() const;
+
     /// For the tier. The locks go with them.
     std::vector<NvmePlace> places();
 

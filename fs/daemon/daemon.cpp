@@ -68,11 +68,13 @@ Result<void> Daemon::prepare() {
     if (!devices) return fail(devices.error());
     cache_devices_ = std::move(*devices);
     if (auto opened = open_index(); !opened) return opened;
+    open_pins();
     if (auto opened = open_nvme(); !opened) return opened;
 
-    auto store = Store::open(settings_, plan_, *origin_, nvme_.get());
+    auto store = Store::open(settings_, plan_, *origin_, nvme_.get(), pins_.get());
     if (!store) return fail(store.error());
     store_ = std::move(*store);
+    pin_keeper_ = std::make_unique<PinKeeper>(*origin_, *store_, *pins_);
 
     return open_names();
 }
@@ -133,6 +135,12 @@ Result<void> Daemon::open_nvme() {
     return {};
 }
 
+void Daemon::open_pins() {
+    auto folders = cache_devices_.folders();
+    if (folders.empty() && !index_folder_.path.empty()) folders.push_back(index_folder_.path);
+    pins_ = std::make_unique<Pins>(std::move(folders));
+}
+
 Result<void> Daemon::serve(FileDescriptor device, const std::string& number) {
     operations_ = std::make_unique<Operations>(*names_, *store_, settings_, &record_);
     SessionHandlers handlers{&Operations::table(), operations_.get(), &Operations::at_once};
@@ -158,7 +166,7 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number) {
         return fail(ETIMEDOUT, "the kernel does not take up the mount on " + settings_.mountpoint);
     }
     if (!takes_over_) allow_passthrough(std::move(against));
-    jobs_ = std::make_unique<Jobs>(*origin_, *store_);
+    jobs_ = std::make_unique<Jobs>(*origin_, *store_, *pins_, *pin_keeper_);
     auto control = ControlServer::open(
         control_path(number),
         [this](const std::string& name, const nlohmann::json& request) { return command(name, request); });
@@ -264,6 +272,8 @@ StatusInputs Daemon::status() {
 void Daemon::tick() {
     sample_memory();
     if (nvme_) nvme_->relieve();
+    if (store_) store_->tick(std::chrono::steady_clock::now());
+    if (pin_keeper_) pin_keeper_->tick(PinKeeper::Clock::now());
 }
 
 void Daemon::sample_memory() {
@@ -280,6 +290,7 @@ bool Daemon::stop() {
     if (origin_) origin_->stop();
     const bool quiet = !store_ || store_->stop(kStuckPatience);
     if (jobs_) jobs_->stop();
+    if (pin_keeper_) pin_keeper_->stop();
     if (!quiet) log::error("reads are held by the source or a disk: the mount ends without them");
     if (names_) names_->stop();
     if (watchdog_ && !quiet) watchdog_->answer_all(ENOTCONN);

@@ -24,6 +24,8 @@
 #include "fs/status/status.hpp"
 #include "tiering/index/index.hpp"
 #include "tiering/nvme/nvme_tier.hpp"
+#include "tiering/pin_keeper.hpp"
+#include "tiering/policy/pins.hpp"
 #include "tiering/store.hpp"
 
 namespace tierfs {
@@ -61,6 +63,7 @@ class Daemon {
     Result<void> open_index();
     Result<void> open_names();
     Result<void> open_nvme();
+    void open_pins();
     /// Why no file may be passed through to the kernel; empty: nothing is against it so far.
     [[nodiscard]] std::string against_passthrough() const;
     Result<nlohmann::json> command(const std::string& name, const nlohmann::json& request);
@@ -83,7 +86,9 @@ class Daemon {
     std::unique_ptr<Origin> origin_;
     std::unique_ptr<Index> index_;
     std::unique_ptr<NvmeTier> nvme_;
+    std::unique_ptr<Pins> pins_;
     std::unique_ptr<Store> store_;
+    std::unique_ptr<PinKeeper> pin_keeper_;
     Invalidator invalidator_;
     std::unique_ptr<Namespace> names_;
     std::unique_ptr<Operations> operations_;

@@ -18,11 +18,11 @@ Error absent(const std::string& name) {
 Result<NodeView> Asker::view(NodeId node, const NodeRecord& record) {
     NodeView view{node, record.inode, record.attributes, std::chrono::milliseconds(0)};
     if (is_distrusted(node, record)) return view;
-    auto left = freshness_.left(record.checked_ns);
+    auto left = validity_.left(record, record.checked_ns);
     if (!left) {
         const auto confirmed = table_.confirmed(record, freshness_.now());
         if (!confirmed) return fail(confirmed.error());
-        left = freshness_.left(*confirmed);
+        left = validity_.left(record, *confirmed);
     }
     if (left) view.valid_for = *left;
     return view;
@@ -42,11 +42,11 @@ std::optional<Asker::Answer> Asker::known(NodeId parent, const std::string& name
     }
     if (found) {
         if (is_distrusted(found->node, *found->record)) return std::nullopt;
-        auto left = freshness_.left(found->record->checked_ns);
+        auto left = validity_.left(*found->record, found->record->checked_ns);
         if (!left) {
             const auto confirmed = table_.confirmed(*found->record, now);
             if (!confirmed) return fail(confirmed.error());
-            left = freshness_.left(*confirmed);
+            left = validity_.left(*found->record, *confirmed);
         }
         if (!left) return std::nullopt;
         return NodeView{found->node, found->record->inode, found->record->attributes, *left};
@@ -54,7 +54,7 @@ std::optional<Asker::Answer> Asker::known(NodeId parent, const std::string& name
     if (table_.known_absent(parent, name, now)) return fail(absent(name));
     const auto listed = table_.listed(parent, now);
     if (!listed) return fail(listed.error());
-    if (freshness_.left(*listed)) return fail(absent(name));
+    if (validity_.listing_left(parent, *listed)) return fail(absent(name));
     return std::nullopt;
 }
 
@@ -197,7 +197,7 @@ std::chrono::milliseconds Asker::absent_for(NodeId parent, const std::string& na
     if (const auto listed = table_.listed(parent, now)) {
         // Served stale: long enough not to ask a dead origin for each call.
         const auto stale_for = freshness_.servable(*listed) ? freshness_.stale_for() : left;
-        left = std::max(left, freshness_.left(*listed).value_or(stale_for));
+        left = std::max(left, validity_.listing_left(parent, *listed).value_or(stale_for));
     }
     return std::min(left, freshness_.negative_ttl());
 }

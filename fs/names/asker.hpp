@@ -13,6 +13,7 @@
 #include "fs/names/lister.hpp"
 #include "fs/names/merger.hpp"
 #include "fs/names/node_table.hpp"
+#include "fs/names/validity.hpp"
 #include "fs/names/worker_pool.hpp"
 
 namespace tierfs {
@@ -22,11 +23,12 @@ class Asker {
   public:
     using Answer = Result<NodeView>;
 
-    Asker(NodeTable& table, Merger& merger, const Freshness& freshness, Origin& origin, WorkerPool& workers,
-          const Patience& patience, Turns& turns, InvalidationSink& sink)
+    Asker(NodeTable& table, Merger& merger, const Freshness& freshness, const Validity& validity,
+          Origin& origin, WorkerPool& workers, const Patience& patience, Turns& turns, InvalidationSink& sink)
         : table_(table),
           merger_(merger),
           freshness_(freshness),
+          validity_(validity),
           origin_(origin),
           workers_(workers),
           patience_(patience),
@@ -84,6 +86,7 @@ class Asker {
     NodeTable& table_;
     Merger& merger_;
     const Freshness& freshness_;
+    const Validity& validity_;
     Origin& origin_;
     WorkerPool& workers_;
     const Patience& patience_;

@@ -15,7 +15,8 @@ void DirectoryReader::read(NodeId directory, std::uint64_t after, std::size_t li
     const auto listed = table_.listed(directory, freshness_.now());
     if (!listed) return done(fail(listed.error()));
     // Who goes on reading stays with the listing it began with, however old that has become.
-    if (freshness_.left(*listed) || (after != 0 && *listed != 0)) return done(serve(directory, after, limit));
+    if (validity_.listing_left(directory, *listed) || (after != 0 && *listed != 0))
+        return done(serve(directory, after, limit));
     lister_.list(directory, [this, directory, after, limit, listed_ns = *listed,
                              done = std::move(done)](const Result<void>& result) {
         if (!result && !(is_unreachable(result.error()) && freshness_.servable(listed_ns))) {
@@ -69,7 +70,7 @@ Result<void> DirectoryReader::append_names(NodeId directory, const std::string& 
     const std::int64_t now = freshness_.now();
     const auto listed = table_.listed(directory, now);
     if (!listed) return fail(listed.error());
-    const auto listing_left = freshness_.left(*listed);
+    const auto listing_left = validity_.listing_left(directory, *listed);
     std::vector<std::string> names;
     std::vector<NodeId> nodes;
     bool is_damaged = false;
@@ -96,7 +97,8 @@ Result<void> DirectoryReader::append_names(NodeId directory, const std::string& 
             }
             NodeView view{nodes[i], record->inode, record->attributes, {}};
             if (!asker_.is_distrusted(nodes[i], *record)) {
-                const auto own = freshness_.left(record->checked_ns).value_or(view.valid_for);
+                const auto own =
+                    validity_.left(*record, std::max(record->checked_ns, *listed)).value_or(view.valid_for);
                 view.valid_for = std::max(own, listing_left.value_or(view.valid_for));
             }
             items.push_back({names[i], nodes[i], std::move(view)});

@@ -16,8 +16,9 @@ class DirectoryReader {
   public:
     using Items = std::vector<DirectoryItem>;
 
-    DirectoryReader(NodeTable& table, const Freshness& freshness, Asker& asker, Lister& lister)
-        : table_(table), freshness_(freshness), asker_(asker), lister_(lister) {}
+    DirectoryReader(NodeTable& table, const Freshness& freshness, const Validity& validity, Asker& asker,
+                    Lister& lister)
+        : table_(table), freshness_(freshness), validity_(validity), asker_(asker), lister_(lister) {}
 
     /// `directory` is one.
     void read(NodeId directory, std::uint64_t after, std::size_t limit,
@@ -30,6 +31,7 @@ class DirectoryReader {
 
     NodeTable& table_;
     const Freshness& freshness_;
+    const Validity& validity_;
     Asker& asker_;
     Lister& lister_;
 };

@@ -68,7 +68,7 @@ Result<bool> Lister::begin(Listing& listing) {
     listing.started = freshness_.now();
     const auto listed = table_.listed(listing.directory, listing.started);
     if (!listed) return fail(listed.error());
-    if (freshness_.left(*listed)) return false;
+    if (validity_.listing_left(listing.directory, *listed)) return false;
     auto path = table_.path(listing.directory);
     if (!path) return fail(std::move(path.error()));
     listing.path = std::move(*path);

@@ -11,6 +11,7 @@
 #include "fs/names/merger.hpp"
 #include "fs/names/node_set.hpp"
 #include "fs/names/node_table.hpp"
+#include "fs/names/validity.hpp"
 #include "fs/names/worker_pool.hpp"
 
 namespace tierfs {
@@ -26,11 +27,13 @@ class Lister {
     using FirstPage = std::function<void(Result<bool>)>;
 
     /// `gone` hears of directories that the origin says are none.
-    Lister(NodeTable& table, Merger& merger, const Freshness& freshness, HiddenTotals& hidden, Origin& origin,
-           WorkerPool& workers, const Patience& patience, Turns& turns, std::function<void(NodeId)> gone)
+    Lister(NodeTable& table, Merger& merger, const Freshness& freshness, const Validity& validity,
+           HiddenTotals& hidden, Origin& origin, WorkerPool& workers, const Patience& patience, Turns& turns,
+           std::function<void(NodeId)> gone)
         : table_(table),
           merger_(merger),
           freshness_(freshness),
+          validity_(validity),
           hidden_(hidden),
           origin_(origin),
           workers_(workers),
@@ -83,6 +86,7 @@ class Lister {
     NodeTable& table_;
     Merger& merger_;
     const Freshness& freshness_;
+    const Validity& validity_;
     HiddenTotals& hidden_;
     Origin& origin_;
     WorkerPool& workers_;

@@ -66,7 +66,7 @@ Result<Known> Merger::found(Changes& changes, NodeId parent, const std::string& 
     record.inode = existing ? existing->record->inode : *node;
     if (record.attributes.kind == ObjectKind::file) {
         record.content = table_.content(path, record.attributes.version);
-        table_.sizes().add(record.attributes.size);
+        table_.count_file(record);
     }
     if (existing) {
         if (auto done = retire(changes, *existing); !done) return fail(done.error());

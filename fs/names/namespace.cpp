@@ -9,6 +9,7 @@
 #include "fs/names/lister.hpp"
 #include "fs/names/node_table.hpp"
 #include "fs/names/open_namespace.hpp"
+#include "fs/names/validity.hpp"
 #include "fs/names/worker_pool.hpp"
 
 namespace tierfs {
@@ -35,12 +36,13 @@ class NamespaceOfOrigin final : public Namespace {
         : origin_(origin),
           freshness_(options.ttl, options.now),
           patience_(options.origin_deadline, options.waiting_clock),
-          table_(index, options.memory, origin.identity(), sink),
+          table_(index, options.memory, origin.identity(), sink, options.rules),
           merger_(table_, freshness_, hidden_, session),
-          asker_(table_, merger_, freshness_, origin, workers_, patience_, turns_, sink),
-          lister_(table_, merger_, freshness_, hidden_, origin, workers_, patience_, turns_,
+          validity_(table_, freshness_, options.rules),
+          asker_(table_, merger_, freshness_, validity_, origin, workers_, patience_, turns_, sink),
+          lister_(table_, merger_, freshness_, validity_, hidden_, origin, workers_, patience_, turns_,
                   [this](NodeId directory) { asker_.distrust(directory); }),
-          reader_(table_, freshness_, asker_, lister_),
+          reader_(table_, freshness_, validity_, asker_, lister_),
           collector_(index, hidden_, workers_, session),
           links_(kLinkBytes),
           workers_(options.workers) {
@@ -109,6 +111,8 @@ class NamespaceOfOrigin final : public Namespace {
 
     void version_gone(NodeId node) override { asker_.distrust(node); }
 
+    [[nodiscard]] bool keeps_listing(NodeId directory) override { return validity_.keeps_listing(directory); }
+
     [[nodiscard]] std::chrono::milliseconds negative_ttl() const override {
         return freshness_.negative_ttl();
     }
@@ -117,7 +121,9 @@ class NamespaceOfOrigin final : public Namespace {
         return asker_.absent_for(parent, name);
     }
 
-    [[nodiscard]] NamespaceStats stats() const override { return {table_.known_nodes(), hidden_.get()}; }
+    [[nodiscard]] NamespaceStats stats() const override {
+        return {table_.known_nodes(), table_.files_by_rule(), hidden_.get()};
+    }
 
     [[nodiscard]] FileSizes file_sizes() const override { return table_.sizes().get(); }
 
@@ -150,6 +156,7 @@ class NamespaceOfOrigin final : public Namespace {
     mutable NodeTable table_;
     Turns turns_;
     Merger merger_;
+    Validity validity_;
     Asker asker_;
     Lister lister_;
     DirectoryReader reader_;
@@ -195,6 +202,7 @@ Result<std::unique_ptr<Namespace>> Namespace::open(const Settings& settings, std
     NamespaceOptions options;
     options.session = session;
     options.ttl = settings.metadata_ttl;
+    options.rules = std::make_shared<DatasetRules>(settings.datasets, settings.dataset_class);
     options.memory = memory;
     options.origin_deadline = settings.origin_deadline;
     return open_namespace(options, index, origin, sink);

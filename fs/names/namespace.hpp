@@ -24,7 +24,7 @@ struct NodeView {
     NodeId node = 0;
     std::uint64_t inode = 0;
     Attributes attributes;
-    /// How long the kernel may keep it: what is left of metadata.ttl; kForever for immutable datasets.
+    /// How long the kernel may keep it: what is left of metadata.ttl; kForever where nothing changes.
     std::chrono::milliseconds valid_for{0};
 };
 
@@ -45,6 +45,7 @@ class InvalidationSink {
 
 struct NamespaceStats {
     std::uint64_t known_nodes = 0;                ///< in memory
+    std::vector<std::uint64_t> files_by_rule;     ///< files that became known; empty: there are no rules
     std::map<std::string, std::uint64_t> hidden;  ///< reason -> count, over all directories listed
 };
 
@@ -87,6 +88,9 @@ class Namespace {
     /// The origin said that this node's version is gone (ESTALE or ENOENT of a read): the name is asked
     /// afresh at the next lookup, the kernel is told to forget the entry.
     virtual void version_gone(NodeId node) = 0;
+
+    /// Whether the kernel may keep a directory's listing for good: a rule says that it is immutable.
+    [[nodiscard]] virtual bool keeps_listing(NodeId directory) = 0;
 
     /// The longest that the kernel may keep an ENOENT.
     [[nodiscard]] virtual std::chrono::milliseconds negative_ttl() const = 0;

@@ -110,14 +110,31 @@ void Changes::orphan(NodeId session, NodeId old, const NodeRecord& record) {
     events_.push_back({record.parent, record.name, old});
 }
 
-NodeTable::NodeTable(Index& index, std::uint64_t memory, std::string identity, InvalidationSink& sink)
+NodeTable::NodeTable(Index& index, std::uint64_t memory, std::string identity, InvalidationSink& sink,
+                     std::shared_ptr<const DatasetRules> rules)
     : index_(index),
       identity_(std::move(identity)),
       sink_(sink),
       nodes_(memory / 16 * 9),
       names_(memory / 16 * 4),
       objects_(memory / 16 * 2),
-      absent_(memory / 16) {}
+      absent_(memory / 16),
+      rules_(rules && rules->count() > 1 ? std::move(rules) : nullptr),
+      by_rule_(rules_ ? rules_->count() : 0) {}
+
+std::vector<std::uint64_t> NodeTable::files_by_rule() const {
+    return {by_rule_.begin(), by_rule_.end()};
+}
+
+void NodeTable::count_file(const NodeRecord& record) {
+    sizes_.add(record.attributes.size);
+    if (!rules_) return;
+    const auto path = this->path(record.parent, record.name);
+    if (!path) return;
+    FileFacts facts;
+    facts.size = record.attributes.size;
+    by_rule_[rules_->find(*path, facts)].fetch_add(1, std::memory_order_relaxed);
+}
 
 Result<NodePtr> NodeTable::node(NodeId node) {
     if (auto cached = nodes_.get(node)) return *cached;
@@ -127,7 +144,7 @@ Result<NodePtr> NodeTable::node(NodeId node) {
     if (!*found) return node == kRootNode ? unknown_root() : nullptr;
     auto record = std::make_shared<const NodeRecord>(std::move(**found));
     nodes_.add(node, record, cost(*record), generation);
-    if (record->attributes.kind == ObjectKind::file) sizes_.add(record->attributes.size);
+    if (record->attributes.kind == ObjectKind::file) count_file(*record);
     return record;
 }
 

@@ -1,6 +1,7 @@
 // What is known about names and nodes: the index behind caches, and how fresh it is. fs/names only.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "config/dataset_rules.hpp"
 #include "fs/names/namespace.hpp"
 #include "fs/names/sharded_lru.hpp"
 
@@ -101,7 +103,9 @@ struct Known {
 /// Thread-safe; blocks for the index at most. Errors: EIO of the index.
 class NodeTable {
   public:
-    NodeTable(Index& index, std::uint64_t memory, std::string identity, InvalidationSink& sink);
+    /// `rules`: to count files by; may be null.
+    NodeTable(Index& index, std::uint64_t memory, std::string identity, InvalidationSink& sink,
+              std::shared_ptr<const DatasetRules> rules = nullptr);
 
     /// Null: not known. The root is always known.
     Result<NodePtr> node(NodeId node);
@@ -137,6 +141,10 @@ class NodeTable {
     [[nodiscard]] std::uint64_t known_nodes() { return nodes_.size(); }
     Index& index() { return index_; }
     FileSizeCounter& sizes() { return sizes_; }
+    /// As FileSizeCounter counts them; empty: there are no rules.
+    [[nodiscard]] std::vector<std::uint64_t> files_by_rule() const;
+    /// A file became known.
+    void count_file(const NodeRecord& record);
 
   private:
     Result<std::optional<NodeId>> leads_to(NodeId parent, const std::string& name);
@@ -149,6 +157,8 @@ class NodeTable {
     ShardedLru<NodeId, std::shared_ptr<const ObjectRef>> objects_;
     ShardedLru<NameKey, std::int64_t, NameKeyHash> absent_;
     FileSizeCounter sizes_;
+    const std::shared_ptr<const DatasetRules> rules_;  ///< null: none but the implicit one
+    std::vector<std::atomic<std::uint64_t>> by_rule_;
 };
 
 }  // namespace tierfs

@@ -10,7 +10,8 @@ namespace tierfs {
 
 struct NamespaceOptions {
     std::chrono::milliseconds ttl{60000};
-    std::uint64_t memory = 16 << 20;  ///< of all caches together, bytes
+    std::shared_ptr<const DatasetRules> rules;  ///< for `immutable`; null: none
+    std::uint64_t memory = 16 << 20;            ///< of all caches together, bytes
     unsigned workers = 8;
     std::function<std::int64_t()> now;                 ///< CLOCK_REALTIME, nanoseconds; empty: the system's
     std::chrono::milliseconds origin_deadline{30000};  ///< for a question to wait for a worker

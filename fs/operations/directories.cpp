@@ -15,12 +15,14 @@ constexpr std::size_t kTypicalEntry = 40;
 constexpr std::size_t kTypicalEntryPlus = 168;
 constexpr std::size_t kLargestReply = 1 << 20;
 
-void open_directory(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* file) {
-    if (Session::user_of<Operations>(raw).profile().lists_without_opens()) {
+void open_directory(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
+    auto& operations = Session::user_of<Operations>(raw);
+    if (operations.profile().lists_without_opens()) {
         ::fuse_reply_err(raw, ENOSYS);
         return;
     }
     file->cache_readdir = 1;  // for rewinds of this handle; without keep_cache a new open lists afresh
+    file->keep_cache = operations.names().keeps_listing(node) ? 1 : 0;
     file->fh = 0;
     ::fuse_reply_open(raw, file);
 }

@@ -19,6 +19,7 @@ Json tier_json(const char* name, const TierStats& tier, bool present) {
                 {"hits", tier.hits},
                 {"misses", tier.misses},
                 {"evicted_bytes", tier.evicted_bytes},
+                {"pinned_bytes", tier.pinned_bytes},
                 {"written_bytes", tier.written_bytes},
                 {"state", present ? tier.state : "off"}};
 }
@@ -78,26 +79,29 @@ Json evidence_json(const PatternEvidence& evidence) {
         {"sequential", evidence.sequential}, {"items", evidence.items},       {"bytes", evidence.bytes}};
 }
 
-// One entry a rule; the last is for what no rule is for. What is counted of all of them alone stands there.
+// One entry a rule; the last is for what no rule is for.
 Json datasets_json(const StatusInputs& in) {
     Json list = Json::array();
     for (const DatasetStatus& dataset : in.store.datasets) {
-        const bool last = &dataset == &in.store.datasets.back();
-        list.push_back(Json{{"match", dataset.match},
-                            {"configured", dataset.configured},
-                            {"class", dataset.current},
-                            {"reason", dataset.reason},
-                            {"decided_s", dataset.decided_s},
-                            {"evidence", evidence_json(dataset.evidence)},
-                            {"renewals", dataset.renewals},
-                            {"frozen", dataset.frozen},
-                            {"objects", last ? in.names.known_nodes : 0},
-                            {"bytes", dataset.kept_bytes},
-                            {"read_bytes", dataset.read_bytes},
-                            {"origin_bytes", dataset.origin_bytes},
-                            {"fill",
-                             {{"done_bytes", last ? in.store.filled_bytes : 0},
-                              {"total_bytes", last ? in.store.fill_offered_bytes : 0}}}});
+        const auto number = static_cast<std::size_t>(&dataset - in.store.datasets.data());
+        const bool alone = in.store.datasets.size() == 1;
+        const auto& files = in.names.files_by_rule;
+        list.push_back(Json{
+            {"match", dataset.match},
+            {"configured", dataset.configured},
+            {"class", dataset.current},
+            {"reason", dataset.reason},
+            {"decided_s", dataset.decided_s},
+            {"evidence", evidence_json(dataset.evidence)},
+            {"renewals", dataset.renewals},
+            {"frozen", dataset.frozen},
+            {"objects", alone                   ? in.names.known_nodes
+                        : number < files.size() ? files[number]
+                                                : 0},
+            {"bytes", dataset.kept_bytes},
+            {"read_bytes", dataset.read_bytes},
+            {"origin_bytes", dataset.origin_bytes},
+            {"fill", {{"done_bytes", dataset.filled_bytes}, {"total_bytes", dataset.fill_offered_bytes}}}});
     }
     return list;
 }
@@ -219,6 +223,12 @@ Json status_json(const StatusInputs& in) {
           {"used_bytes", in.memory_used},
           {"peak_bytes", in.memory_peak},
           {"rss_bytes", in.memory_rss}}},
+        {"pins",
+         {{"paths", in.store.pins.paths},
+          {"files", in.store.pins.files},
+          {"bytes", in.store.pins.bytes},
+          {"limit_bytes", in.store.pin_limit_bytes},
+          {"refused", in.store.pins_refused}}},
         {"datasets", datasets_json(in)},
         {"hidden_keys", std::move(hidden)},
     };
@@ -257,6 +267,12 @@ std::string status_text(const Json& status) {
              text_at(dataset, "/match") + " " + text_at(dataset, "/class") +
                  (dataset.value("frozen", false) ? ", frozen: " : ": ") + text_at(dataset, "/reason") +
                  decided_text(dataset));
+    }
+    if (status.value(Json::json_pointer("/pins/paths"), std::uint64_t{0}) > 0) {
+        line(out, "pins",
+             count_at(status, "/pins/paths") + " paths, " + size_at(status, "/pins/bytes") + " of " +
+                 size_at(status, "/pins/limit_bytes") +
+                 (status.value(Json::json_pointer("/pins/refused"), false) ? "; some found no room" : ""));
     }
     tier_lines(out, status);
     for (const auto& hidden : status.value("hidden_keys", Json::array())) {

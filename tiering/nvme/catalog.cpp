@@ -288,6 +288,49 @@ void Catalog::claim(const Unit& unit, DatasetNumber dataset) {
     }
 }
 
+bool Catalog::take_over(const Unit& unit, DatasetNumber dataset, DatasetNumber from) {
+    MutexLock lock(mutex_);
+    const auto change = [&](auto& info) {
+        shares_.remove(info.dataset, info.bytes);
+        shares_.add(dataset, info.bytes);
+        info.dataset = dataset;
+        ++changes_;
+    };
+    if (!unit.is_extent) {
+        const auto found = files_.find(unit.id);
+        if (found == files_.end()) return false;
+        if (found->second.dataset != dataset) change(found->second);
+        return true;
+    }
+    const auto found = extents_.find(unit.id.low);
+    if (found == extents_.end()) return false;
+    const DatasetNumber owner = found->second.dataset;
+    // One that is written by `from` is still written by it afterwards.
+    const bool changes = owner != dataset && owner == from && policy_.contains(unit);
+    if (changes) change(found->second);
+    return changes || owner == dataset;
+}
+
+void Catalog::disown(DatasetNumber dataset) {
+    MutexLock lock(mutex_);
+    const auto let_go = [&](auto& info) {
+        if (info.dataset != dataset) return;
+        shares_.remove(dataset, info.bytes);
+        shares_.add(kUnknownDataset, info.bytes);
+        info.dataset = kUnknownDataset;
+    };
+    for (auto& [number, info] : extents_) {
+        if (policy_.contains(Unit::extent(number))) let_go(info);
+    }
+    for (auto& [id, info] : files_) let_go(info);
+    ++changes_;
+}
+
+DatasetNumber Catalog::owner(const Unit& unit) const {
+    MutexLock lock(mutex_);
+    return info(unit).dataset;
+}
+
 void Catalog::renew(DatasetNumber dataset) {
     MutexLock lock(mutex_);
     renewals_[dataset].number = ++renewal_;
@@ -313,6 +356,7 @@ Catalog::UnitInfo Catalog::info(const Unit& unit) const {
 
 bool Catalog::may_go(const Unit& unit, DatasetNumber taker, std::uint64_t bytes) const {
     const UnitInfo found = info(unit);
+    if (found.dataset != taker && shares_.get(found.dataset) == Retention::pinned) return false;
     if (found.dataset == taker || found.dataset == kUnknownDataset) {
         if (shares_.get(taker) == Retention::goes) return true;
         if (shares_.get(taker) != Retention::pinned && found.renewal < renewals_[taker].number) return true;

@@ -192,6 +192,11 @@ class Catalog {
         ++changes_;
     }
     void claim(const Unit& unit, DatasetNumber dataset);
+    /// Whether a unit is this dataset's, or becomes it: a file does, an extent if it is `from`'s.
+    bool take_over(const Unit& unit, DatasetNumber dataset, DatasetNumber from);
+    /// What is this dataset's is nobody's from now on, but for extents that are being written.
+    void disown(DatasetNumber dataset);
+    [[nodiscard]] DatasetNumber owner(const Unit& unit) const;
     /// Whether there is anything left to claim.
     [[nodiscard]] bool has_unclaimed() const { return shares_.used(kUnknownDataset) > 0; }
     /// What this dataset keeps (TierShares) and nobody has written or read since may go for it from now on.

@@ -40,8 +40,9 @@ Result<void> DeviceKeeper::open(NvmeFolder folder, std::uint64_t limit) {
     id_ = device->id();
     limit_ = limit;
     MutexLock lock(mutex_);
-    for (std::size_t number = 0; number < retentions_.size(); ++number)
+    for (std::size_t number = 0; number < kMostDatasets; ++number)
         device->retain(static_cast<DatasetNumber>(number), retentions_[number]);
+    device->retain(kUnknownDataset, retentions_.back());
     device_ = device;
     context_.shared.present[context_.number] = id_;
     return {};
@@ -64,7 +65,7 @@ DevicePtr DeviceKeeper::get() const {
 
 void DeviceKeeper::retain(DatasetNumber dataset, Retention retention) {
     MutexLock lock(mutex_);
-    retentions_[dataset] = retention;
+    (dataset < kMostDatasets ? retentions_[dataset] : retentions_.back()) = retention;
     if (device_) device_->retain(dataset, retention);
 }
 

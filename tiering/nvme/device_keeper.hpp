@@ -89,7 +89,8 @@ class DeviceKeeper {
     std::string reason_ TIERFS_GUARDED_BY(mutex_);  ///< why there is none
     TierStats before_ TIERFS_GUARDED_BY(mutex_);    ///< of devices that served here before
     std::uint64_t checksum_errors_before_ TIERFS_GUARDED_BY(mutex_) = 0;
-    std::array<Retention, kMostDatasets> retentions_ TIERFS_GUARDED_BY(mutex_){};
+    /// By number; the last is that of kUnknownDataset.
+    std::array<Retention, kMostDatasets + 1> retentions_ TIERFS_GUARDED_BY(mutex_){};
     bool stop_ TIERFS_GUARDED_BY(mutex_) = false;
     std::thread thread_;
 };

@@ -275,6 +275,13 @@ void NvmeDevice::claim(const ContentId& id, const Location& location, DatasetNum
     core_.catalog.claim(is_entry ? Unit::extent(location.extent) : Unit::file(id), dataset);
 }
 
+bool NvmeDevice::take_over(const ContentId& id, const Location& location, DatasetNumber dataset,
+                           DatasetNumber from) {
+    const bool is_entry = location.kind == Location::Kind::extent_entry;
+    if (is_entry && !core_.catalog.has_extent(location.extent, location.extent_tag)) return false;
+    return core_.catalog.take_over(is_entry ? Unit::extent(location.extent) : Unit::file(id), dataset, from);
+}
+
 TierStats NvmeDevice::stats() const {
     TierStats stats;
     stats.limit_bytes = core_.limit;

@@ -44,6 +44,8 @@ class NvmeDevice {
     void renew(DatasetNumber dataset) { core_.catalog.renew(dataset); }
     [[nodiscard]] bool has_unclaimed() const { return core_.catalog.has_unclaimed(); }
     void claim(const ContentId& id, const Location& location, DatasetNumber dataset);
+    bool take_over(const ContentId& id, const Location& location, DatasetNumber dataset, DatasetNumber from);
+    void disown(DatasetNumber dataset) { core_.catalog.disown(dataset); }
     [[nodiscard]] std::uint64_t used_by(DatasetNumber dataset) const {
         return core_.catalog.shares().used(dataset);
     }

@@ -70,6 +70,11 @@ class NvmeTierImpl final : public NvmeTierForTests {
         for_each([&](NvmeDevice& device) { device.renew(dataset); });
     }
     void claim(const ContentId& id, DatasetNumber dataset) override;
+    bool take_over(const ContentId& id, std::uint64_t object_size, DatasetNumber dataset,
+                   DatasetNumber from) override;
+    void disown(DatasetNumber dataset) override {
+        for_each([&](NvmeDevice& device) { device.disown(dataset); });
+    }
     std::uint64_t used_by(DatasetNumber dataset) const override {
         std::uint64_t sum = 0;
         for_each([&](const NvmeDevice& device) { sum += device.used_by(dataset); });
@@ -306,6 +311,14 @@ void NvmeTierImpl::claim(const ContentId& id, DatasetNumber dataset) {
     Location location;
     if (!unclaimed || !locate(id, location)) return;
     if (const auto device = device_of(id, location)) device->claim(id, location, dataset);
+}
+
+bool NvmeTierImpl::take_over(const ContentId& id, std::uint64_t object_size, DatasetNumber dataset,
+                             DatasetNumber from) {
+    Location location;
+    if (!locate(id, location) || location.object_size != object_size) return false;
+    const auto device = device_of(id, location);
+    return device && device->take_over(id, location, dataset, from);
 }
 
 TierStats NvmeTierImpl::stats() const {

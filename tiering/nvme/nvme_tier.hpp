@@ -96,7 +96,8 @@ class NvmeTier {
 
     /// What a full tier does with a dataset's data (TierShares): whose units (extents, files) may go for
     /// whose, by fair shares. Of what it keeps, units that were not read since `renew` go for new data of the
-    /// same dataset. Does not hold for what a lowered limit or a full device makes go.
+    /// same dataset. Does not hold for what a lowered limit or a full device makes go. Of kUnknownDataset:
+    /// goes, or pinned while some of what an earlier run left may turn out to be.
     virtual void retain(DatasetNumber dataset, Retention retention) = 0;
     /// Of the only dataset.
     void keep(bool kept) { retain(0, kept ? Retention::stays : Retention::goes); }
@@ -105,6 +106,16 @@ class NvmeTier {
     /// An object of this dataset was read: what an earlier run left belongs to who reads it first. Cheap when
     /// there is nothing left of that kind.
     virtual void claim(const ContentId& id, DatasetNumber dataset) = 0;
+
+    /// Whether what is here of an object lies with this dataset's data, or comes to: a file of its own
+    /// changes its dataset, an extent only when it is `from`'s. False: nothing is here, or it shares an
+    /// extent of others, and `admit` for a dataset that is pinned writes it again. Cheap, memory or index
+    /// only.
+    virtual bool take_over(const ContentId& id, std::uint64_t object_size, DatasetNumber dataset,
+                           DatasetNumber from) = 0;
+    /// What this dataset has here is nobody's from now on, as if an earlier run had left it; but for an
+    /// extent that is being written.
+    virtual void disown(DatasetNumber dataset) = 0;
     [[nodiscard]] virtual std::uint64_t used_by(DatasetNumber dataset) const = 0;
 
     /// Whether `admit` of such a piece has a chance; cheap, memory only.

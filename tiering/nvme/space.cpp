@@ -77,7 +77,8 @@ Result<void> SpaceKeeper::evict_next(const std::optional<Unit>& keep, const std:
     const auto next = core_.catalog.choose_next(keep, !taker, taker ? taker->dataset : DatasetNumber{0},
                                                 taker ? taker->bytes : 0);
     const bool stays = taker && core_.catalog.shares().get(taker->dataset) != Retention::goes;
-    if (!next && taker && (stays || core_.catalog.has_pins())) return fail(kTierFull, "full");
+    if (!next && taker && (stays || core_.catalog.has_pins() || core_.catalog.shares().has_pinned()))
+        return fail(kTierFull, "full");
     if (!next) return fail(ENOSPC, core_.options.directory.native() + ": nothing to evict");
     if (save && save_ && next->unit.is_extent) save_(*next);
     auto victim = core_.catalog.take(next->unit);

@@ -85,7 +85,7 @@ void NvmeWriter::admit(const ContentId& id, std::uint64_t object_size, std::uint
             ++core_.counters.dropped;
             return;
         }
-        if (!queued_.insert(Piece{id, offset, length}).second) return;
+        if (!queued_.insert(Piece{id, offset, length, dataset}).second) return;
         queued_bytes_ += task.memory;
         queue_.push_back(std::move(task));
     }
@@ -106,7 +106,7 @@ void NvmeWriter::relieve() {
             --at;
             if (at->kind != Task::Kind::admit) continue;
             queued_bytes_ -= at->memory;
-            queued_.erase(Piece{at->id, at->offset, at->length});
+            queued_.erase(Piece{at->id, at->offset, at->length, at->dataset});
             dropped.push_back(std::move(*at));
             at = queue_.erase(at);
         }
@@ -251,7 +251,7 @@ void NvmeWriter::work(Task& task) {
             store(task);
             task.data.clear();  // memory goes back before the piece may be queued again
             MutexLock lock(mutex_);
-            queued_.erase(Piece{task.id, task.offset, task.length});
+            queued_.erase(Piece{task.id, task.offset, task.length, task.dataset});
             break;
         }
         case Task::Kind::erase:
@@ -279,17 +279,34 @@ void NvmeWriter::store(Task& task) {
         if (buffer && !buffer->bytes().empty()) pieces.push_back(buffer->bytes());
     }
     const auto known = core_.find_indexed(task.id);
-    if (known && known->object_size == task.object_size && known->kind == Location::Kind::extent_entry &&
-        core_.catalog.has_extent(known->extent, known->extent_tag)) {
-        return;
-    }
+    if (known && lies_well(task, *known)) return;
     const bool in_file =
         known && known->kind == Location::Kind::backing_file && core_.catalog.has_file(task.id);
     if (task.object_size <= core_.max_packed && !in_file) {
-        if (!packers_.holds(task.id)) packers_.add(task.dataset, task.id, pieces);
+        pack(task, pieces);
     } else {
         files_.write(task.id, task.object_size, task.offset, pieces, task.dataset);
+        if (pins(task)) core_.catalog.take_over(Unit::file(task.id), task.dataset, task.dataset);
     }
+}
+
+bool NvmeWriter::lies_well(const Task& task, const Location& known) const {
+    if (known.object_size != task.object_size || known.kind != Location::Kind::extent_entry ||
+        !core_.catalog.has_extent(known.extent, known.extent_tag)) {
+        return false;
+    }
+    return !pins(task) || core_.catalog.owner(Unit::extent(known.extent)) == task.dataset;
+}
+
+void NvmeWriter::pack(const Task& task, std::span<const std::span<const std::byte>> pieces) {
+    if (packers_.holds(task.id)) {
+        if (!pins(task)) return;
+        // The record of the copy that is pinned comes last.
+        packers_.flush_holding(task.id);
+        const auto known = core_.find_indexed(task.id);
+        if (known && lies_well(task, *known)) return;
+    }
+    packers_.add(task.dataset, task.id, pieces);
 }
 
 void NvmeWriter::erase_object(const ContentId& id) {

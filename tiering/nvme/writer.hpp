@@ -64,6 +64,7 @@ class NvmeWriter {
     struct Piece {
         ContentId id;
         std::uint64_t offset = 0, length = 0;
+        DatasetNumber dataset = 0;  ///< what is to be pinned may be queued for another dataset before
         friend bool operator==(const Piece&, const Piece&) = default;
     };
     struct PieceHash {
@@ -78,6 +79,12 @@ class NvmeWriter {
     void idle_work();
     void work(Task& task);
     void store(Task& task);
+    /// Whether it stays where it is, and need not be written for the task's dataset.
+    [[nodiscard]] bool lies_well(const Task& task, const Location& known) const;
+    void pack(const Task& task, std::span<const std::span<const std::byte>> pieces);
+    [[nodiscard]] bool pins(const Task& task) const {
+        return core_.catalog.shares().get(task.dataset) == Retention::pinned;
+    }
     void erase_object(const ContentId& id);
     void review(const Task& task);
     void stop(bool orderly);

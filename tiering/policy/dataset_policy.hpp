@@ -23,7 +23,8 @@ struct DatasetStatus {
     std::uint64_t renewals = 0;    ///< how often what nobody read any more was given up
     bool frozen = false;           ///< full: nothing is admitted or evicted
     std::uint64_t kept_bytes = 0;  ///< in the tiers (gauge)
-    std::uint64_t read_bytes = 0, origin_bytes = 0;  ///< by applications; of these from the origin
+    std::uint64_t read_bytes = 0, origin_bytes = 0;          ///< by applications; of these from the origin
+    std::uint64_t fill_offered_bytes = 0, filled_bytes = 0;  ///< of files looked at; of these, fetched
 };
 
 /// Thread-safe. Times are passed in.

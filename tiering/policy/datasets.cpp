@@ -28,11 +28,16 @@ bool Dataset::is_passing() const {
            (now == DatasetClass::stream || now == DatasetClass::once || now == DatasetClass::none);
 }
 
-Datasets::Datasets(const Settings& settings) : rules_(settings.datasets, settings.dataset_class) {
+Datasets::Datasets(const Settings& settings, const Pins* pins)
+    : rules_(settings.datasets, settings.dataset_class), pins_(pins) {
     if (rules_.depends_on_use()) counts_ = std::make_unique<ReadCounts>(ReadCounts::Clock::now());
     for (std::size_t number = 0; number < rules_.count(); ++number) {
         datasets_.push_back(
             std::make_unique<Dataset>(static_cast<DatasetNumber>(number), rules_.at(number).dataset_class));
+    }
+    for (std::size_t turn = 0; turn < pinned_.size(); ++turn) {
+        pinned_[turn] =
+            std::make_unique<Dataset>(static_cast<DatasetNumber>(rules_.count() + turn), DatasetClass::pin);
     }
 }
 
@@ -53,12 +58,16 @@ std::size_t Datasets::choose(const ObjectRef& object) const {
 }
 
 Dataset& Datasets::of(const ObjectRef& object) {
-    if (datasets_.size() == 1) return *datasets_[0];
-    if (counts_) return *datasets_[choose(object)];
-    if (const auto mark = object.dataset.get(); mark != 0) return *datasets_[mark - 1U];
-    const std::size_t number = choose(object);
-    object.dataset.set(static_cast<std::uint16_t>(number + 1));
-    return *datasets_[number];
+    constexpr std::uint32_t kNumber = 0xFF;  // and above it 24 bits of the generation
+    const std::uint32_t now = generation();
+    if (now == 0 && datasets_.size() == 1) return *datasets_[0];
+    const std::uint32_t mark = object.dataset.get();
+    if (!counts_ && mark != 0 && (mark | kNumber) == ((now << 8U) | kNumber))
+        return numbered((mark & kNumber) - 1);
+    const bool is_pinned = now != 0 && pins_->covering(object.path).has_value();
+    Dataset& found = is_pinned ? pinned() : *datasets_[choose(object)];
+    if (!counts_) object.dataset.set((now << 8U) | (found.number + 1U));
+    return found;
 }
 
 Dataset* Datasets::find(std::string_view match) {

@@ -1,5 +1,7 @@
 #include "tiering/policy/tier_shares.hpp"
 
+#include <algorithm>
+
 namespace tierfs {
 
 std::uint64_t TierShares::share_beside(DatasetNumber dataset, DatasetNumber also) const {
@@ -19,6 +21,12 @@ std::uint64_t TierShares::share_beside(DatasetNumber dataset, DatasetNumber also
     }
     const std::uint64_t limit = limit_;
     return pinned >= limit ? 0 : (limit - pinned) / sharers;
+}
+
+bool TierShares::has_pinned() const {
+    return std::any_of(datasets_.begin(), datasets_.end(), [](const Dataset& each) {
+        return each.retention == Retention::pinned && each.used > 0;
+    });
 }
 
 bool TierShares::may_displace(DatasetNumber taker, DatasetNumber owner, std::uint64_t bytes) const {

@@ -11,7 +11,8 @@ namespace tierfs {
 
 /// A dataset's number among the mount's rules.
 using DatasetNumber = std::uint8_t;
-inline constexpr std::size_t kMostDatasets = DatasetRules::kMost + 1;
+/// The rules', what no rule is for, and two for what `tierfs pin` names (tiering/policy/datasets.hpp).
+inline constexpr std::size_t kMostDatasets = DatasetRules::kMost + 3;
 /// Of what an earlier run left, until somebody reads it.
 inline constexpr DatasetNumber kUnknownDataset = 255;
 
@@ -33,7 +34,7 @@ class TierShares {
     /// The tier became smaller or larger.
     void set_limit(std::uint64_t limit) { limit_ = limit; }
 
-    /// `goes` at first.
+    /// `goes` at first. Also of the unknown: pinned, while it may turn out to be.
     void set(DatasetNumber dataset, Retention retention) {
         at(dataset).retention = retention;
         std::size_t count = count_;
@@ -54,6 +55,9 @@ class TierShares {
     }
 
     [[nodiscard]] std::uint64_t share(DatasetNumber dataset) const { return share_beside(dataset, dataset); }
+
+    /// Whether anything here never goes.
+    [[nodiscard]] bool has_pinned() const;
 
     /// Whether data of `owner` may go for `bytes` more of `taker`.
     [[nodiscard]] bool may_displace(DatasetNumber taker, DatasetNumber owner, std::uint64_t bytes) const;

@@ -25,7 +25,8 @@ void DatasetFill::start(const Options& options, std::function<void()> done) {
     options_ = options;
     done_ = std::move(done);
     identity_ = origin_.identity();
-    listening_ = options.scope == Scope::recognised;
+    listening_ = options.scope == Scope::recognised || options.recognises;
+    if (options.scope == Scope::all) all_wanted_ = true;
     thread_ = std::thread([this] { run(); });
 }
 
@@ -45,11 +46,25 @@ bool DatasetFill::pause(std::chrono::milliseconds time) {
     return !stopped_;
 }
 
+void DatasetFill::walk_all() {
+    all_wanted_ = true;
+    wake();
+}
+
 void DatasetFill::run() {
-    if (options_.scope == Scope::all) {
-        run_all();
-    } else {
-        run_recognised();
+    const auto goes_on = [this] { return options_.stays || all_wanted_ || (listening_ && !over_); };
+    while (!stopping() && goes_on()) {
+        if (all_wanted_.exchange(false)) {
+            walking_all_ = true;
+            run_all();
+            walking_all_ = false;
+        } else if (listening_ && !over_) {
+            run_recognised();
+        } else {
+            listening_ = false;
+            MutexLock lock(mutex_);
+            if (!stopped_ && !all_wanted_) lock.wait(wake_);
+        }
     }
     listening_ = false;
     ended_ = true;
@@ -57,6 +72,8 @@ void DatasetFill::run() {
 }
 
 void DatasetFill::run_all() {
+    if (options_.begins) options_.begins();
+    refused_ = 0;
     FileWalk walk(origin_, "", FileWalk::Below::with);
     std::vector<ListedFile> files;
     std::uint64_t number = 0;

@@ -38,13 +38,19 @@ namespace tierfs {
 /// files find fewer than half as many of those fetched as chance would have them find, it ends for good.
 /// kSegment files are looked at at a time; they take some 6 MiB.
 ///
+/// `walk_all` asks for a walk of the first kind at any time; what was recognised begins anew after it. One
+/// thread and one walk serve all datasets of a mount: the taker says which files are to be filled.
+///
 /// On an error of the origin the walk ends and says so in the log. It ends by itself when the tiers are full.
 /// `origin` must outlive it. Thread-safe.
 class DatasetFill {
   public:
-    enum class Scope : std::uint8_t { all, recognised };
+    enum class Scope : std::uint8_t { all, recognised, none };
     struct Options {
         Scope scope = Scope::all;
+        bool recognises = false;            ///< Scope::all: goes on as Scope::recognised
+        bool stays = false;                 ///< goes on waiting for `walk_all` when there is nothing to do
+        std::function<void()> begins = {};  ///< a walk over all files does; on the thread
         Share share;
         std::uint64_t risk = 0;  ///< bytes
     };
@@ -58,6 +64,11 @@ class DatasetFill {
 
     /// Once. `done` is called on the thread, as the last thing it does.
     void start(const Options& options, std::function<void()> done);
+    /// Each file is offered, once more if it was before; as soon as the walk under way ends.
+    void walk_all() TIERFS_EXCLUDES(mutex_);
+    /// Whether what is offered now comes from a walk over all files.
+    [[nodiscard]] bool walks_all() const { return walking_all_.load(std::memory_order_relaxed); }
+
     /// Does not wait for the thread.
     void stop() TIERFS_EXCLUDES(mutex_);
     /// Puts a thread away that has ended: where others are held, the destructor is not called.
@@ -99,6 +110,8 @@ class DatasetFill {
     void run();
     void run_all();
     void run_recognised();
+    /// Nothing, or something else, is to be done: what is under way ends.
+    [[nodiscard]] bool interrupted() const { return stopping() || all_wanted_.load(); }
     /// full: the walk is over.
     Offered offer(const ListedFile& file);
 
@@ -121,7 +134,7 @@ class DatasetFill {
     std::function<void()> done_;
     Options options_;
     std::string identity_;
-    std::atomic<bool> stopped_{false}, listening_{false};
+    std::atomic<bool> stopped_{false}, listening_{false}, all_wanted_{false}, walking_all_{false};
     std::atomic<std::uint64_t> bytes_{0};
 
     // of the thread alone

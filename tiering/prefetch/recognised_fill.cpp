@@ -65,7 +65,7 @@ void DatasetFill::take_note(const ObjectRef& object) {
 
 bool DatasetFill::wait_for_scattered_reads(std::string& root) {
     MutexLock lock(mutex_);
-    while (!stopped_) {
+    while (!interrupted()) {
         if (recent_.size() == kRecent) {
             const bool scattered = is_scattered(recent_);
             if (scattered) root = folder_of_most(recent_);
@@ -91,13 +91,13 @@ void DatasetFill::fill_tree(const std::string& root) {
     Segment segment;
     places_.clear();
     strangers_ = natives_ = 0;
-    while (!over_ && !stopping()) {
+    while (!over_ && !interrupted()) {
         const bool more = !walk.over() && segment.files.size() < kSegment;
         if (more && !list_page(walk, segment)) return;
         if (!offer_meant(segment)) return;
         if (more || !wait_for_readers(segment)) {
             if (more) continue;
-            if (walk.over() || over_ || stopping()) return;
+            if (walk.over() || over_ || interrupted()) return;
             // The next stretch; of this one nobody asked for more.
             Segment next;
             next.first = segment.first + segment.files.size();
@@ -206,7 +206,7 @@ bool DatasetFill::offer_meant(Segment& segment) {
             since = 0;
         }
         while ((unread_bytes_ << unread_bits_) > options_.risk + read_bytes_) {
-            if (!pause(kTick)) return false;
+            if (!pause(kTick) || interrupted()) return false;
             drain(segment);
         }
         if (is_useless()) {
@@ -237,7 +237,7 @@ bool DatasetFill::wait_for_readers(Segment& segment) {
     const std::uint64_t enough = std::max<std::uint64_t>(16, (natives_ + strangers_) / 8);
     const std::uint64_t before = natives_, strange = strangers_;
     while (natives_ + strangers_ < before + strange + enough) {
-        if (!pause(kLongTick)) return false;
+        if (!pause(kLongTick) || interrupted()) return false;
         drain(segment);
     }
     // Most readers are elsewhere by now.

@@ -118,6 +118,15 @@ void Arena::give_back(std::span<std::byte> memory, bool quiet) {
     if (listener_ && !quiet) listener_->memory_freed();
 }
 
+void Arena::return_free() {
+    constexpr unsigned kLeast = 4;  // 64 KiB
+    MutexLock lock(mutex_);
+    for (unsigned order = kLeast; order < kOrders; ++order) {
+        for (std::uint32_t next = heads_[order]; next != 0; next = links_[next - 1].next)
+            ::madvise(base_ + std::size_t{next - 1} * kPage, kPage << order, MADV_DONTNEED);
+    }
+}
+
 void Arena::add_free(std::uint32_t page, unsigned order) {
     const std::uint32_t head = heads_[order];
     links_[page] = Link{head, 0};

@@ -81,6 +81,10 @@ class Arena : public std::enable_shared_from_this<Arena> {
     /// What `allocate(size)` takes from the arena.
     static std::size_t rounded(std::size_t size);
 
+    /// Gives the memory of larger free pieces back to the system, until they are used again. Others wait for
+    /// it.
+    void return_free() TIERFS_EXCLUDES(mutex_);
+
     [[nodiscard]] std::uint64_t capacity() const { return capacity_; }
     [[nodiscard]] std::uint64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
     [[nodiscard]] std::uint64_t peak() const { return peak_.load(std::memory_order_relaxed); }

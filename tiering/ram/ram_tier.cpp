@@ -22,6 +22,7 @@ BlockMask RamTier::present(const UnitKey& key) {
 
 void RamTier::touched(Shard& shard, Entries::iterator place, BlockMask want, bool to_end) {
     Entry& entry = place->second;
+    entry.last = now_.load(std::memory_order_relaxed);
     if (entry.queue != Queue::ahead) {
         if (entry.queue == Queue::used) shard.used.touch(place->first);
         return;
@@ -48,6 +49,7 @@ void RamTier::insert(const UnitKey& key, const ArenaBufferPtr& buffer, std::uint
     if (stay == RamStay::passes && !ahead && !shard.entries.contains(key)) return;
     const auto [place, is_new] = shard.entries.try_emplace(key);
     Entry& entry = place->second;
+    entry.last = now_.load(std::memory_order_relaxed);
     for (const Segment& segment : entry.segments) blocks &= ~segment.blocks;
     if (blocks == 0) return;  // so it is not new
     const std::uint64_t bytes = buffer->capacity() + kEntryOverhead;
@@ -144,6 +146,42 @@ bool RamTier::make_kept_room(std::uint64_t bytes, DatasetNumber dataset) {
     release(std::max(needed, most_kept_ / 64),
             [&](DatasetNumber owner) { return shares_.may_displace(dataset, owner, needed); });
     return may_keep(bytes);
+}
+
+std::uint64_t RamTier::demote(std::uint32_t now, std::uint32_t idle) {
+    set_time(now);
+    std::uint64_t freed = 0;
+    for (const auto& each : shards_) {
+        Shard& shard = *each;
+        MutexLock lock(shard.mutex);
+        for (auto next = shard.entries.begin(); next != shard.entries.end();) {
+            const auto place = next++;
+            const Entry& entry = place->second;
+            const bool is_pinned =
+                entry.queue == Queue::kept && shares_.get(entry.dataset) == Retention::pinned;
+            if (is_pinned || now - entry.last < idle || now < entry.last) continue;
+            freed += entry.bytes;
+            drop(shard, place);
+        }
+    }
+    return freed;
+}
+
+BlockMask RamTier::keep(const UnitKey& key, DatasetNumber dataset, bool only_kept) {
+    Shard& shard = shard_of(key);
+    MutexLock lock(shard.mutex);
+    const auto place = shard.entries.find(key);
+    if (place == shard.entries.end()) return 0;
+    Entry& entry = place->second;
+    if (only_kept && entry.stay != RamStay::kept) return 0;
+    leave_queue(shard, place);
+    entry.stay = RamStay::kept;
+    entry.dataset = dataset;
+    add_used(shard, place);
+    if (entry.queue != Queue::kept) return 0;
+    BlockMask blocks = 0;
+    for (const Segment& segment : entry.segments) blocks |= segment.blocks;
+    return blocks;
 }
 
 void RamTier::drop(Shard& shard, Entries::iterator place) {

@@ -82,11 +82,22 @@ class RamTier {
     /// The same, and releases what others keep beyond their share where that helps. Call `trim` afterwards.
     bool make_kept_room(std::uint64_t bytes, DatasetNumber dataset);
 
+    /// Keeps what is here of a unit for this dataset, if there is room; says which blocks are kept then.
+    /// `only_kept`: nothing that was not kept before.
+    BlockMask keep(const UnitKey& key, DatasetNumber dataset, bool only_kept);
+
     /// What this dataset kept is under S3-FIFO from now on. Call `trim` afterwards.
     void release_kept(DatasetNumber dataset = 0);
 
     /// Gives a unit up.
     void erase(const UnitKey& key);
+
+    /// What was neither brought nor read for `idle` seconds goes, but for what is kept of datasets that are
+    /// pinned. `now`: seconds since whenever, the time of what happens until the next call. Returns about how
+    /// many bytes went. Looks at everything.
+    std::uint64_t demote(std::uint32_t now, std::uint32_t idle);
+    /// The same without looking at anything.
+    void set_time(std::uint32_t now) { now_.store(now, std::memory_order_relaxed); }
 
     /// Evicts until the limits hold.
     void trim();
@@ -119,6 +130,7 @@ class RamTier {
         Queue queue = Queue::none;
         RamStay stay = RamStay::passes;
         DatasetNumber dataset = 0;         ///< of what is kept
+        std::uint32_t last = 0;            ///< second of the last use
         std::list<Ahead>::iterator ahead;  ///< valid in Queue::ahead
     };
     using Entries = std::unordered_map<UnitKey, Entry>;
@@ -160,7 +172,8 @@ class RamTier {
     TierShares shares_;  ///< of most_kept_
     std::vector<std::unique_ptr<Shard>> shards_;
     std::atomic<std::uint64_t> used_{0}, ahead_{0}, kept_{0}, evicted_{0}, written_{0}, order_{0};
-    std::atomic<std::size_t> hand_{0};  ///< the next shard to evict from
+    std::atomic<std::uint32_t> now_{0};  ///< second
+    std::atomic<std::size_t> hand_{0};   ///< the next shard to evict from
 };
 
 }  // namespace tierfs

@@ -39,6 +39,30 @@ TEST(ConfigDatasetRules, FirstMatchWinsAndTheLastRuleIsForTheRest) {
     EXPECT_FALSE(rules.depends_on_use());
 }
 
+TEST(ConfigDatasetRules, ImmutableIsSaidOfFilesAndOfAllThatIsInADirectory) {
+    const DatasetRules rules({rule({{"match", "/a/tmp/**"}}), rule({{"match", "/a/x*"}}),
+                              rule({{"match", "/a/**"}, {"immutable", "true"}}),
+                              rule({{"match", "**/*.idx"}, {"immutable", "true"}, {"size", "> 1"}}),
+                              rule({{"match", "/b/**"}, {"immutable", "true"}, {"size", "> 1"}})},
+                             DatasetClass::automatic);
+    EXPECT_TRUE(rules.has_immutable());
+    for (const char* inside : {"a", "a/b", "a/x1", "a/b/tmp"})
+        EXPECT_TRUE(rules.is_immutable_inside(inside)) << inside;
+    for (const char* not_so : {"", "a/tmp", "a/tmp/b", "b", "c", "aa"})
+        EXPECT_FALSE(rules.is_immutable_inside(not_so)) << not_so;
+    EXPECT_TRUE(rules.is_immutable("a/f", size_of(0)));
+    EXPECT_FALSE(rules.is_immutable("a/x1", size_of(0)));
+    EXPECT_TRUE(rules.is_immutable("c/y.idx", size_of(2)));
+    EXPECT_FALSE(rules.is_immutable("c/y.idx", size_of(1)));
+    EXPECT_FALSE(rules.is_immutable("c/y.idx", {}));
+    EXPECT_FALSE(DatasetRules({rule({{"match", "/a/**"}, {"immutable", "false"}})}, DatasetClass::automatic)
+                     .has_immutable());
+    DatasetRule wrong;
+    EXPECT_EQ(wrong.set("immutable", "maybe"), "immutable: found 'maybe'; allowed: true, false");
+    EXPECT_TRUE(DatasetRules({rule({{"match", "/**"}, {"immutable", "true"}})}, DatasetClass::automatic)
+                    .is_immutable_inside(""));
+}
+
 TEST(ConfigDatasetRules, WhatIsNotKnownHoldsNoCondition) {
     const DatasetRules rules({rule({{"match", "/**"}, {"reads", ">= 0"}})}, DatasetClass::automatic);
     EXPECT_TRUE(rules.depends_on_use());

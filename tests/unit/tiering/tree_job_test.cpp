@@ -133,5 +133,61 @@ TEST_F(TreeJobTest, StopsOnTheWay) {
     EXPECT_EQ(wait(job).failures.at(0).message, "stopped before the end");
 }
 
+TEST_F(TreeJobTest, StepsAreDoneWithAllPathsBeforeAnyFile) {
+    std::vector<std::string> events;
+    TreeJob::Steps steps;
+    steps.space = [](std::uint64_t size) { return 2 * size; };
+    steps.admit = [&](const std::string& path, std::uint64_t files, std::uint64_t bytes) -> Result<void> {
+        events.push_back(path + " " + std::to_string(files) + " " + std::to_string(bytes));
+        return {};
+    };
+    steps.settle = [&]() -> Result<void> {
+        events.emplace_back("settled");
+        EXPECT_TRUE(seen_.empty());
+        return {};
+    };
+    TreeJob job(origin_, noting(), steps);
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(job.add(""));
+    job.seal();
+    const auto progress = wait(job);
+    EXPECT_TRUE(progress.settled);
+    EXPECT_EQ(events, (std::vector<std::string>{" 27 524", " 27 524", "settled"}));
+    EXPECT_EQ(seen_.size(), 27U);
+}
+
+TEST_F(TreeJobTest, WhatCannotBeSettledIsNotDone) {
+    TreeJob::Steps steps;
+    steps.settle = []() -> Result<void> { return fail(EIO, "no disk"); };
+    TreeJob job(origin_, noting(), steps);
+    EXPECT_TRUE(job.add(""));
+    job.seal();
+    const auto progress = wait(job);
+    EXPECT_TRUE(seen_.empty());
+    EXPECT_EQ(progress.failed, 1U);
+    EXPECT_EQ(progress.failures[0].message, "no disk");
+}
+
+TEST_F(TreeJobTest, APathThatIsDoneWithIsNotWalked) {
+    TreeJob::Steps steps;
+    steps.enter = [](const std::string& path) -> Result<std::optional<TreeJob::Done>> {
+        if (path == "bad") return fail(EINVAL, "is bad");
+        if (path.empty()) return std::nullopt;
+        return TreeJob::Done{7, false};
+    };
+    std::uint64_t counted = 0;
+    steps.admit = [&](const std::string&, std::uint64_t files, std::uint64_t) -> Result<void> {
+        counted = files;
+        return {};
+    };
+    TreeJob job(origin_, noting(), steps);
+    for (const char* path : {"done", "bad", ""}) EXPECT_TRUE(job.add(path));
+    job.seal();
+    const auto progress = wait(job);
+    EXPECT_EQ(counted, 27U);
+    EXPECT_EQ(seen_.size(), 27U);
+    EXPECT_EQ(progress.files, 28U);
+    EXPECT_EQ(progress.failed, 2U) << "the broken file, and the bad path";
+}
+
 }  // namespace
 }  // namespace tierfs

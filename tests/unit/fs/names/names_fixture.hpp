@@ -70,6 +70,7 @@ class NamesFixture : public testing::Test {
         options.memory = memory;
         options.now = [this] { return now_.load(); };
         options.workers = workers_;
+        options.rules = std::make_shared<const DatasetRules>(rules_, DatasetClass::automatic);
         options.waiting_clock = [this] { return waited_.load(); };
         auto names = open_namespace(options, *index_, *origin_, sink_);
         ASSERT_TRUE(names) << names.error().message;
@@ -147,6 +148,7 @@ class NamesFixture : public testing::Test {
     std::atomic<std::int64_t> now_{1'700'000'000'000'000'000};
     std::atomic<std::int64_t> waited_{0};  ///< what the time in queues is measured with
     unsigned workers_ = 8;
+    std::vector<DatasetRule> rules_;  ///< of `open`
     RecordingSink sink_;
     std::unique_ptr<FakeOrigin> origin_;
     std::unique_ptr<Index> index_;

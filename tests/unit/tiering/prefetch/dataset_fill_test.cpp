@@ -228,6 +228,27 @@ TEST(RecognisedFill, EndsWhenTheTiersAreFull) {
     EXPECT_EQ(scene.count(), 10U);
 }
 
+TEST(DatasetFill, WalksAllWhenAskedAndGoesOnListening) {
+    Scene scene;
+    scene.options.stays = true;
+    int walks = 0;
+    scene.options.begins = [&] { ++walks; };
+    scene.start();
+    EXPECT_EQ(scene.count(), 0U);
+    scene.fill.walk_all();
+    ASSERT_TRUE(scene.reaches(kFiles + 200));
+    EXPECT_EQ(walks, 1);
+    {
+        MutexLock lock(scene.mutex);
+        scene.offered.clear();
+        scene.room = kFiles * 2;
+    }
+    scene.fill.walk_all();
+    ASSERT_TRUE(scene.reaches(kFiles + 200)) << "each once more";
+    EXPECT_FALSE(scene.over);
+    scene.fill.stop();
+}
+
 TEST(DatasetFill, AShardIsEveryNthFileInTheOrderOfTheWalk) {
     Scene scene(0, DatasetFill::Scope::all, {1, 3});
     scene.start();

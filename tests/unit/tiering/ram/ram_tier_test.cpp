@@ -38,6 +38,50 @@ TEST(RamTier, FindsWhatItHasAndNoMore) {
     EXPECT_EQ(b.tier.present(Bench::key(1)), 0b0110U);
 }
 
+TEST(RamTier, WhatIsIdleGoesAndWhatIsPinnedStays) {
+    Bench b(20);
+    b.tier.retain(1, Retention::pinned);
+    b.tier.retain(2, Retention::stays);
+    b.tier.set_time(100);
+    b.insert(1);
+    b.insert(2, true);
+    for (const DatasetNumber dataset : {DatasetNumber{1}, DatasetNumber{2}}) {
+        b.tier.insert(Bench::key(10 + dataset), b.arena->allocate(kBlockSize), 0, 1, false, RamStay::kept,
+                      dataset);
+    }
+    b.tier.set_time(105);
+    b.insert(3);
+    EXPECT_EQ(b.tier.demote(109, 10), 0U);
+    EXPECT_EQ(b.hit(1), 1U) << "which is a use";
+    EXPECT_GT(b.tier.demote(112, 10), 0U);
+    EXPECT_EQ(b.tier.present(Bench::key(1)), 1U);
+    EXPECT_EQ(b.tier.present(Bench::key(2)), 0U) << "nobody came for it";
+    EXPECT_EQ(b.tier.present(Bench::key(3)), 1U);
+    EXPECT_EQ(b.tier.present(Bench::key(11)), 1U) << "pinned";
+    EXPECT_EQ(b.tier.present(Bench::key(12)), 0U) << "an epoch's, that nobody reads";
+    b.tier.demote(1000, 10);
+    EXPECT_EQ(b.tier.present(Bench::key(11)), 1U);
+    EXPECT_EQ(b.arena->in_use(), kBlockSize);
+    EXPECT_EQ(b.tier.stats().used_bytes + b.tier.stats().ahead_bytes, 0U);
+    b.arena->return_free();
+    b.insert(4);
+    EXPECT_EQ(b.hit(4), 1U);
+}
+
+TEST(RamTier, KeepTakesWhatIsHereForADataset) {
+    Bench b(20);
+    b.insert(1);
+    b.insert(2, false, 1, true);
+    EXPECT_EQ(b.tier.keep(Bench::key(1), 3, true), 0U) << "it was not kept";
+    EXPECT_EQ(b.tier.keep(Bench::key(2), 3, true), 1U);
+    EXPECT_EQ(b.tier.keep(Bench::key(1), 3, false), 1U);
+    EXPECT_EQ(b.tier.keep(Bench::key(9), 3, false), 0U);
+    EXPECT_EQ(b.tier.kept_by(3), 2 * kPiece);
+    EXPECT_EQ(b.tier.kept_by(0), 0U);
+    EXPECT_EQ(b.tier.stats().kept_bytes, 2 * kPiece);
+    EXPECT_EQ(b.tier.stats().used_bytes, 0U);
+}
+
 TEST(RamTier, KeepsItsLimit) {
     for (const unsigned shards : {1U, 4U, 16U}) {
         Bench b(20, 100, shards);

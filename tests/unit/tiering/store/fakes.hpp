@@ -241,7 +241,24 @@ class FakeNvme final : public NvmeTier {
         }
         return true;
     }
-    void retain(DatasetNumber dataset, Retention retention) override { retentions[dataset] = retention; }
+    void retain(DatasetNumber dataset, Retention retention) override {
+        retentions[std::min<std::size_t>(dataset, kMostDatasets)] = retention;
+    }
+    /// An object is a file of its own if it is larger than a unit of small ones, else all share an extent.
+    bool take_over(const ContentId& id, std::uint64_t size, DatasetNumber dataset,
+                   DatasetNumber from) override {
+        MutexLock lock(mutex_);
+        if (!blocks_.contains({id, 0})) return false;
+        const auto found = owners_.find(id);
+        const DatasetNumber owner = found == owners_.end() ? kUnknownDataset : found->second;
+        if (owner != dataset && owner != from && size <= (1U << 20U)) return false;
+        owners_[id] = dataset;
+        return true;
+    }
+    void disown(DatasetNumber dataset) override {
+        MutexLock lock(mutex_);
+        std::erase_if(owners_, [&](const auto& owner) { return owner.second == dataset; });
+    }
     void renew(DatasetNumber) override { ++renewals; }
     void claim(const ContentId& id, DatasetNumber dataset) override {
         MutexLock lock(mutex_);
@@ -251,9 +268,10 @@ class FakeNvme final : public NvmeTier {
     bool takes(std::uint64_t, std::uint64_t length, DatasetNumber dataset) const override {
         return retentions[dataset] == Retention::goes || admitted_bytes + length <= room;
     }
-    std::array<std::atomic<Retention>, kMostDatasets> retentions{};
-    std::atomic<std::uint64_t> room{UINT64_MAX};  ///< bytes that are taken while kept
+    std::array<std::atomic<Retention>, kMostDatasets + 1> retentions{};  ///< the last: of what is nobody's
+    std::atomic<std::uint64_t> room{UINT64_MAX};                         ///< bytes that are taken while kept
     std::atomic<std::uint64_t> admitted_bytes{0};
+    std::atomic<std::uint64_t> limit{std::uint64_t{1} << 30U};
     std::atomic<int> renewals{0};
     bool is_kept() const { return retentions[0] != Retention::goes; }
     /// Which dataset it was admitted for, or claimed by; unknown: neither.
@@ -267,6 +285,7 @@ class FakeNvme final : public NvmeTier {
     void erase(const ContentId&) override {}
     TierStats stats() const override {
         TierStats stats;
+        stats.limit_bytes = limit;
         stats.used_bytes = admitted_bytes;
         return stats;
     }

@@ -70,6 +70,8 @@ struct Scene {
     std::vector<DatasetRule> datasets;
     std::map<std::string, std::vector<DirectoryEntry>> listings;
     std::function<void(FakeNvme&)> before_open;
+    std::vector<std::string> pins;  ///< that an earlier run left
+    std::uint64_t pin_limit = 0;
 };
 
 struct Harness {
@@ -82,10 +84,12 @@ struct Harness {
         settings.prefetch_window = scene.window;
         settings.dataset_class = scene.dataset_class;
         settings.datasets = scene.datasets;
+        settings.pin_limit = scene.pin_limit;
+        for (const std::string& path : scene.pins) (void)pins.add(path, {}, 0);
         MemoryPlan plan;
         plan.limit = plan.data = scene.arena;
         plan.ram_tier = scene.ram;
-        auto opened = Store::open(settings, plan, origin, scene.nvme ? &nvme : nullptr);
+        auto opened = Store::open(settings, plan, origin, scene.nvme ? &nvme : nullptr, &pins);
         if (!opened) throw std::runtime_error(opened.error().message);
         store = std::move(*opened);
     }
@@ -127,6 +131,7 @@ struct Harness {
     Settings settings;
     FakeOrigin origin;
     FakeNvme nvme;
+    Pins pins;
     std::unique_ptr<Store> store;
 };
 

@@ -63,7 +63,7 @@ bool eventually(const std::function<bool()>& condition) {
 
 TEST(StoreFill, BringsEverythingInStorageOrderOnce) {
     Harness h(scene());
-    ASSERT_TRUE(eventually([&] { return h.store->stats().filled_bytes == kFiles * kSize; }));
+    ASSERT_TRUE(eventually([&] { return h.store->stats().datasets.back().filled_bytes == kFiles * kSize; }));
     const auto seen = h.origin.seen();
     ASSERT_EQ(seen.size(), kFiles);
     for (std::size_t i = 0; i < kFiles; ++i) {
@@ -72,7 +72,7 @@ TEST(StoreFill, BringsEverythingInStorageOrderOnce) {
     for (std::size_t i = 0; i < kFiles; ++i) h.check(fake::object(path_of(i), kSize), 0, kSize);
     EXPECT_EQ(h.origin.seen().size(), kFiles);
     const StoreStats stats = h.store->stats();
-    EXPECT_EQ(stats.fill_offered_bytes, kFiles * kSize);
+    EXPECT_EQ(stats.datasets.back().fill_offered_bytes, kFiles * kSize);
     EXPECT_EQ(stats.prefetched_bytes, 0U);
 }
 
@@ -82,8 +82,9 @@ TEST(StoreFill, SkipsWhatIsPresent) {
         for (std::size_t i = 0; i < kFiles; i += 2) nvme.put(*fake::object(path_of(i), kSize), 0, 1);
     };
     Harness h(made);
-    ASSERT_TRUE(eventually([&] { return h.store->stats().fill_offered_bytes == kFiles * kSize; }));
-    EXPECT_EQ(h.store->stats().filled_bytes, kFiles / 2 * kSize);
+    ASSERT_TRUE(
+        eventually([&] { return h.store->stats().datasets.back().fill_offered_bytes == kFiles * kSize; }));
+    EXPECT_EQ(h.store->stats().datasets.back().filled_bytes, kFiles / 2 * kSize);
     for (std::size_t i = 0; i < kFiles; ++i) h.check(fake::object(path_of(i), kSize), 0, kSize);
     EXPECT_EQ(h.origin.seen().size(), kFiles / 2);
 }
@@ -99,12 +100,41 @@ TEST(StoreFill, EndsWhenTheTiersAreFull) {
     EXPECT_LE(h.store->stats().ram.used_bytes, made.ram) << "what NVMe has too gave way";
 }
 
+DatasetRule epoch_of(const std::string& match, const std::string& dataset_class = "epoch") {
+    DatasetRule made;
+    EXPECT_FALSE(made.set("match", match));
+    EXPECT_FALSE(made.set("class", dataset_class));
+    return made;
+}
+
+TEST(StoreFill, AClassThatIsSetLaterFillsAtOnce) {
+    Scene made = scene(DatasetClass::automatic);
+    made.datasets = {epoch_of("/a/**", "auto"), epoch_of("/b/**", "auto")};
+    Harness h(made);
+    EXPECT_TRUE(h.origin.seen().empty());
+    std::uint64_t of_a = 0, of_b = 0;
+    for (std::size_t i = 0; i < kFiles; ++i) {
+        of_a += path_of(i).starts_with("a/") ? kSize : 0;
+        of_b += path_of(i).starts_with("b/") ? kSize : 0;
+    }
+    ASSERT_GT(of_a * of_b, 0U);
+    ASSERT_TRUE(h.store->set_class("/b/**", DatasetClass::epoch));
+    const auto filled = [&](std::size_t number) { return h.store->stats().datasets[number].filled_bytes; };
+    ASSERT_TRUE(eventually([&] { return filled(1) == of_b; }));
+    EXPECT_EQ(filled(0), 0U);
+    ASSERT_TRUE(h.store->set_class("/a/**", DatasetClass::pin));
+    ASSERT_TRUE(eventually([&] { return filled(0) == of_a; }));
+    EXPECT_EQ(filled(1), of_b) << "nothing twice";
+    ASSERT_TRUE(eventually([&] { return h.store->stats().datasets[1].fill_offered_bytes == of_b; }));
+    EXPECT_EQ(filled(2), 0U);
+}
+
 TEST(StoreFill, OnlyWhereAnEpochIsConfigured) {
     for (const auto dataset_class : {DatasetClass::automatic, DatasetClass::hot, DatasetClass::once}) {
         Harness h(scene(dataset_class));
         for (std::size_t i = 0; i < kFiles; i += 5) h.check(fake::object(path_of(i), kSize), 0, kSize);
-        EXPECT_EQ(h.store->stats().fill_offered_bytes, 0U);
-        EXPECT_EQ(h.store->stats().filled_bytes, 0U);
+        EXPECT_EQ(h.store->stats().datasets.back().fill_offered_bytes, 0U);
+        EXPECT_EQ(h.store->stats().datasets.back().filled_bytes, 0U);
     }
 }
 
@@ -114,7 +144,8 @@ TEST(StoreFill, ReadersAndFillShareFetches) {
     made.threads = 3;
     Harness h(made);
     for (std::size_t i = kFiles; i-- > 0;) h.check(fake::object(path_of(i), kSize), 0, kSize);
-    ASSERT_TRUE(eventually([&] { return h.store->stats().fill_offered_bytes == kFiles * kSize; }));
+    ASSERT_TRUE(
+        eventually([&] { return h.store->stats().datasets.back().fill_offered_bytes == kFiles * kSize; }));
     std::map<std::string, int> count;
     for (const auto& one : h.origin.seen()) ++count[one.path];
     EXPECT_EQ(count.size(), kFiles);
