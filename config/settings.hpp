@@ -31,6 +31,8 @@ struct Settings {
     bool allow_other = false;
     bool allow_suid = false;
     Profile profile = Profile::automatic;
+    bool supervisor = true;      ///< a new daemon takes over from one that died
+    unsigned restart_limit = 5;  ///< restart.limit: as many within a minute, then the mount ends
     std::chrono::milliseconds metadata_ttl{60000};  ///< metadata.ttl; kForever for immutable datasets
 
     // memory and tiers; bytes

@@ -36,6 +36,11 @@ std::vector<Key> make_table() {
          false,
          false,
          {"small", "large", "auto"}},
+        {"supervisor", Kind::flag, &S::supervisor,
+         "When the daemon dies a new one takes the mount over, and readers wait meanwhile; off: the mount "
+         "ends."},
+        {"restart.limit", Kind::count, &S::restart_limit,
+         "A daemon that dies more often than this within a minute is not replaced: the mount ends.", 1, 1000},
         {"class",
          Kind::choice,
          &S::dataset_class,

@@ -41,8 +41,13 @@ std::string index_identity(const Settings& settings, const Origin& origin) {
 
 }  // namespace
 
-Daemon::Daemon(Settings settings, std::filesystem::path scratch, long supervisor_pid)
-    : settings_(std::move(settings)), scratch_(std::move(scratch)), supervisor_pid_(supervisor_pid) {}
+Daemon::Daemon(Settings settings, std::filesystem::path scratch, long supervisor_pid,
+               ConnectionRecord& record)
+    : settings_(std::move(settings)),
+      scratch_(std::move(scratch)),
+      supervisor_pid_(supervisor_pid),
+      record_(record),
+      takes_over_(!record.init().empty()) {}
 
 Daemon::~Daemon() {
     stop();
@@ -57,7 +62,7 @@ Result<void> Daemon::prepare() {
     auto origin = open_origin(settings_);
     if (!origin) return fail(origin.error());
     origin_ = std::move(*origin);
-    if (auto checked = origin_->check(); !checked) return fail(checked.error());
+    if (auto checked = check_origin(); !checked) return checked;
 
     auto devices = CacheDevices::open(settings_.nvme_path, origin_->identity());
     if (!devices) return fail(devices.error());
@@ -69,7 +74,29 @@ Result<void> Daemon::prepare() {
     if (!store) return fail(store.error());
     store_ = std::move(*store);
 
-    auto names = Namespace::open(settings_, plan_.names, *index_, *origin_, invalidator_);
+    return open_names();
+}
+
+// Readers of what the tiers hold need no origin, and the others wait for it as at any other time.
+Result<void> Daemon::check_origin() {
+    auto checked = origin_->check();
+    if (!checked && takes_over_) {
+        log::warning("the source does not answer now: " + checked.error().message);
+        return {};
+    }
+    return checked;
+}
+
+// The kernel goes on using the node ids that it was given. An index that does not have them could give them
+// to other files.
+Result<void> Daemon::open_names() {
+    const auto session = index_->allocate_node();
+    if (!session) return fail(session.error());
+    if (takes_over_ && (index_->is_new() || *session <= record_.names_session()))
+        return fail(ESTALE, "the index that the files' numbers stand in is lost: nothing can be taken over");
+    if (!takes_over_) record_.set_names_session(*session);
+    auto names =
+        Namespace::open(settings_, plan_.names, *index_, *origin_, invalidator_, record_.names_session());
     if (!names) return fail(names.error());
     names_ = std::move(*names);
     return {};
@@ -107,13 +134,20 @@ Result<void> Daemon::open_nvme() {
 }
 
 Result<void> Daemon::serve(FileDescriptor device, const std::string& number) {
-    operations_ = std::make_unique<Operations>(*names_, *store_, settings_);
+    operations_ = std::make_unique<Operations>(*names_, *store_, settings_, &record_);
     SessionHandlers handlers{&Operations::table(), operations_.get(), &Operations::at_once};
+    handlers.record = &record_;
     auto against = against_passthrough();
-    if (against.empty()) handlers.stack_depth = stack_depth(split_paths(settings_.nvme_path));
+    if (takes_over_) {
+        handlers.stack_depth = record_.stack_depth();
+    } else if (against.empty()) {
+        handlers.stack_depth = stack_depth(split_paths(settings_.nvme_path));
+    }
     auto session = Session::open(std::move(device), handlers);
     if (!session) return fail(session.error());
     session_ = std::move(*session);
+    // Before the first request.
+    if (takes_over_) allow_passthrough(against);
     invalidator_.attach(session_->raw());
     WatchdogOptions watching;
     watching.limit = settings_.origin_deadline + kMargin;
@@ -123,15 +157,7 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number) {
     if (!session_->wait_until_initialised(kPatience)) {
         return fail(ETIMEDOUT, "the kernel does not take up the mount on " + settings_.mountpoint);
     }
-    if (against.empty() && !session_->passes_through()) {
-        against = "the kernel does not offer it: Linux 6.9 or later does";
-    }
-    if (against.empty()) {
-        backing_ids_ = std::make_unique<KernelBackingIds>(session_->device());
-        operations_->open_files().allow(*backing_ids_);
-    } else {
-        operations_->open_files().forbid(std::move(against));
-    }
+    if (!takes_over_) allow_passthrough(std::move(against));
     jobs_ = std::make_unique<Jobs>(*origin_, *store_);
     auto control = ControlServer::open(
         control_path(number),
@@ -143,6 +169,23 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number) {
     }
     sample_memory();
     return {};
+}
+
+void Daemon::allow_passthrough(std::string against) {
+    if (against.empty() && !session_->passes_through()) {
+        against = "the kernel does not offer it: Linux 6.9 or later does";
+    }
+    auto& files = operations_->open_files();
+    if (against.empty() || takes_over_) {  // what is passed through already is to be given up one day
+        backing_ids_ = std::make_unique<KernelBackingIds>(session_->device());
+        files.allow(*backing_ids_);
+    }
+    if (!against.empty()) files.forbid(std::move(against));
+    if (!takes_over_) return;
+    files.take_over([this](NodeId node) -> std::optional<WholeFile> {
+        const auto object = names_->object(node);
+        return object ? store_->whole_file(**object) : std::nullopt;
+    });
 }
 
 std::string Daemon::against_passthrough() const {
@@ -175,6 +218,22 @@ Result<nlohmann::json> Daemon::set_class(const nlohmann::json& request) {
     return nlohmann::json::object();
 }
 
+SupervisorStatus Daemon::supervisor_status() const {
+    SupervisorStatus supervisor;
+    supervisor.restarts = record_.restarts();
+    timespec now{};
+    ::clock_gettime(CLOCK_BOOTTIME, &now);
+    supervisor.mount_uptime_s = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
+                                static_cast<double>(record_.started_ns()) * 1e-9;
+    if (!settings_.supervisor) {
+        supervisor.reason = "asked for with supervisor=off";
+    } else if (!record_.can_be_taken_over()) {
+        supervisor.reason = "the kernel cannot send requests again: Linux 6.9 or later does";
+    }
+    supervisor.enabled = supervisor.reason.empty();
+    return supervisor;
+}
+
 StatusInputs Daemon::status() {
     sample_memory();
     StatusInputs in;
@@ -183,6 +242,7 @@ StatusInputs Daemon::status() {
     in.source = settings_.source;
     in.pid = ::getpid();
     in.supervisor_pid = supervisor_pid_;
+    in.supervisor = supervisor_status();
     in.read_only = settings_.read_only;
     in.uptime_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
     in.profile =

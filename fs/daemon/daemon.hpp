@@ -17,6 +17,7 @@
 #include "fs/daemon/channel.hpp"
 #include "fs/names/namespace.hpp"
 #include "fs/operations/operations.hpp"
+#include "fs/session/connection_record.hpp"
 #include "fs/session/invalidator.hpp"
 #include "fs/session/session.hpp"
 #include "fs/session/watchdog.hpp"
@@ -29,13 +30,16 @@ namespace tierfs {
 
 /// Owns everything that serves one mount, from the origin up to the session. prepare() before there is a
 /// mount, serve() with its descriptor, stop() once; one thread calls them. Errors name the part and say what
-/// to do.
+/// to do. With a record of a connection that another daemon served, it takes that over.
 class Daemon {
   public:
-    Daemon(Settings settings, std::filesystem::path scratch, long supervisor_pid);
+    Daemon(Settings settings, std::filesystem::path scratch, long supervisor_pid, ConnectionRecord& record);
     ~Daemon();
     Daemon(const Daemon&) = delete;
     Daemon& operator=(const Daemon&) = delete;
+
+    /// Another daemon served the mount before.
+    [[nodiscard]] bool takes_over() const { return takes_over_; }
 
     Result<void> prepare();
     Result<void> serve(FileDescriptor device, const std::string& number);
@@ -53,17 +57,23 @@ class Daemon {
 
   private:
     void sample_memory();
+    Result<void> check_origin();
     Result<void> open_index();
+    Result<void> open_names();
     Result<void> open_nvme();
     /// Why no file may be passed through to the kernel; empty: nothing is against it so far.
     [[nodiscard]] std::string against_passthrough() const;
     Result<nlohmann::json> command(const std::string& name, const nlohmann::json& request);
     Result<nlohmann::json> set_class(const nlohmann::json& request);
+    void allow_passthrough(std::string against);
+    SupervisorStatus supervisor_status() const;
     StatusInputs status();
 
     Settings settings_;
     std::filesystem::path scratch_;
     long supervisor_pid_;
+    ConnectionRecord& record_;
+    const bool takes_over_;
     std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
     MemoryPlan plan_;
     std::atomic<std::uint64_t> memory_peak_{0};
@@ -88,6 +98,6 @@ class Daemon {
 /// The whole life of the daemon process: prepares, reports over the channel, serves until the mount is gone
 /// or a signal or the supervisor ends it. Returns the exit status.
 int run_daemon(const Settings& settings, const std::filesystem::path& scratch, long supervisor_pid,
-               Channel channel);
+               ConnectionRecord& record, Channel channel);
 
 }  // namespace tierfs

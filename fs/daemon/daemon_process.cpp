@@ -116,16 +116,21 @@ int report_failure(Channel& channel, const std::string& why) {
     return 1;
 }
 
-/// The mount exists, and this daemon will not serve it: nobody may be left who unmounts.
-int give_up(Daemon& daemon, const std::string& mountpoint, const std::string& number) {
+int stop_unserved(Daemon& daemon) {
     limit_end();
-    if (const auto done = unmount_with_grace(mountpoint, number, std::chrono::seconds(2)); !done)
-        log::error(done.error().message);
     if (!daemon.stop()) {
         log::flush();
         ::_exit(1);  // as at the end of a mount that served
     }
     return 1;
+}
+
+/// The mount exists, and this daemon will not serve it: nobody may be left who unmounts.
+int give_up(Daemon& daemon, const std::string& mountpoint, const std::string& number) {
+    limit_end();
+    if (const auto done = unmount_with_grace(mountpoint, number, std::chrono::seconds(2)); !done)
+        log::error(done.error().message);
+    return stop_unserved(daemon);
 }
 
 int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int signals) {
@@ -141,7 +146,9 @@ int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int 
     }
     const std::string number = message->text;
     if (auto serving = daemon.serve(std::move(message->descriptor), number); !serving) {
-        (void)report_failure(channel, serving.error().message);
+        const bool told = channel.send(Message::Kind::failed, serving.error().message);
+        if (!told) log::error(serving.error().message);
+        if (told && daemon.takes_over()) return stop_unserved(daemon);  // another one may
         return give_up(daemon, settings.mountpoint, number);
     }
     if (!channel.send(Message::Kind::serving)) {
@@ -163,11 +170,11 @@ int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int 
 }  // namespace
 
 int run_daemon(const Settings& settings, const std::filesystem::path& scratch, long supervisor_pid,
-               Channel channel) {
+               ConnectionRecord& record, Channel channel) {
     const FileDescriptor signals = block_signals();
     tune_process();
     try {
-        Daemon daemon(settings, scratch, supervisor_pid);
+        Daemon daemon(settings, scratch, supervisor_pid, record);
         return serve_mount(settings, daemon, channel, signals.get());
     } catch (const std::exception& error) {
         return report_failure(channel, std::string("starting failed: ") + error.what());

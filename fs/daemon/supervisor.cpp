@@ -3,21 +3,28 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "config/fault_point.hpp"
 #include "config/log.hpp"
+#include "fs/control/control.hpp"
 #include "fs/daemon/cache_directory.hpp"
 #include "fs/daemon/daemon.hpp"
+#include "fs/daemon/restarts.hpp"
 #include "fs/daemon/unmount.hpp"
+#include "fs/session/connection_record.hpp"
 
 namespace tierfs {
 
@@ -39,20 +46,37 @@ std::string how_it_died(pid_t pid, int status) {
     return text;
 }
 
+using FileIdentity = std::pair<dev_t, ino_t>;
+
+std::optional<FileIdentity> identity_of(const std::string& path) {
+    struct stat found {};
+    if (::lstat(path.c_str(), &found) != 0) return std::nullopt;
+    return FileIdentity(found.st_dev, found.st_ino);
+}
+
 class Supervisor {
   public:
     Supervisor(const Settings& settings, Channel launcher)
-        : settings_(settings), launcher_(std::move(launcher)) {}
+        : settings_(settings), launcher_(std::move(launcher)), restarts_(settings.restart_limit) {}
 
     int run();
 
   private:
-    enum class State { preparing, mounted, serving, ending };
+    enum class State { preparing, mounted, serving, restarting, ending };
 
     Result<void> start();
+    Result<void> fork_daemon();
+    void wait_for_news();
+    [[nodiscard]] std::optional<Clock::time_point> next_deadline() const;
     void block_signals();
     void heard(Message message);
     void mount();
+    bool send_mounted();
+    void signal_daemon(int signal) const;
+    void restart();
+    void restarted();
+    bool will_restart(const std::string& why);
+    void end_mount();
     void signalled();
     void end();
     void kill_daemon();
@@ -65,11 +89,16 @@ class Supervisor {
     FileDescriptor signals_;
     ScratchDirectory scratch_;
     FuseMount mount_;
-    pid_t daemon_ = -1;
+    std::unique_ptr<ConnectionRecord> record_;
+    Restarts restarts_;
+    pid_t daemon_ = -1;  ///< -1: none runs
+    bool listening_ = true, was_killed_ = false;
+    std::optional<FileIdentity> control_socket_;
+    bool ended_unserved_ = false;  ///< while a daemon was about to take over: it may end as it likes
     State state_ = State::preparing;
     bool failed_ = false;
     std::optional<int> exit_;
-    std::optional<Clock::time_point> kill_at_;
+    std::optional<Clock::time_point> kill_at_, restart_at_;
 };
 
 void Supervisor::block_signals() {
@@ -89,6 +118,13 @@ Result<void> Supervisor::start() {
         if (!scratch) return fail(scratch.error());
         scratch_ = std::move(*scratch);
     }
+    auto record = ConnectionRecord::make();
+    if (!record) return fail(record.error());
+    record_ = std::move(*record);
+    return fork_daemon();
+}
+
+Result<void> Supervisor::fork_daemon() {
     auto ends = Channel::make();
     if (!ends) return fail(ends.error());
     log::flush();
@@ -99,10 +135,14 @@ Result<void> Supervisor::start() {
         ends->first.close();
         launcher_.close();
         signals_.reset();
+        daemon_channel_.close();
+        mount_.device.reset();  // a daemon has the one that it is sent
         // exit, not return: what this stack holds is the supervisor's to clean up.
-        std::exit(run_daemon(settings_, scratch_.path(), supervisor, std::move(ends->second)));
+        std::exit(run_daemon(settings_, scratch_.path(), supervisor, *record_, std::move(ends->second)));
     }
     daemon_channel_ = std::move(ends->first);
+    listening_ = true;
+    was_killed_ = false;
     return {};
 }
 
@@ -111,26 +151,40 @@ int Supervisor::run() {
         report_failure(started.error().message);
         return 1;
     }
-    bool listening = true;
     while (!exit_) {
-        std::array<pollfd, 2> wanted{pollfd{signals_.get(), POLLIN, 0},
-                                     pollfd{listening ? daemon_channel_.descriptor() : -1, POLLIN, 0}};
-        if (::poll(wanted.data(), wanted.size(), kill_at_ ? 1000 : -1) < 0 && errno != EINTR) break;
-        if (wanted[1].revents != 0) {
-            if (auto message = daemon_channel_.receive()) {
-                heard(std::move(*message));
-            } else {
-                listening = false;  // it has died, or is about to: SIGCHLD tells
-                if (!kill_at_) kill_at_ = Clock::now() + kSilence;
-            }
-        }
-        if (wanted[0].revents != 0) signalled();
+        wait_for_news();
         if (kill_at_ && Clock::now() > *kill_at_) {
-            log::error("the daemon does not end: killing it");
+            log::error("the daemon does not answer: killing it");
             kill_daemon();
         }
+        if (!exit_ && restart_at_ && Clock::now() >= *restart_at_) restart();
     }
     return exit_.value_or(1);
+}
+
+std::optional<Clock::time_point> Supervisor::next_deadline() const {
+    if (kill_at_ && restart_at_) return std::min(*kill_at_, *restart_at_);
+    return kill_at_ ? kill_at_ : restart_at_;
+}
+
+void Supervisor::wait_for_news() {
+    std::array<pollfd, 2> wanted{pollfd{signals_.get(), POLLIN, 0},
+                                 pollfd{listening_ ? daemon_channel_.descriptor() : -1, POLLIN, 0}};
+    int patience = -1;
+    if (const auto deadline = next_deadline()) {
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*deadline - Clock::now());
+        patience = static_cast<int>(std::clamp<std::int64_t>(left.count() + 1, 0, 60'000));
+    }
+    if (::poll(wanted.data(), wanted.size(), patience) <= 0) return;
+    if (wanted[1].revents != 0) {
+        if (auto message = daemon_channel_.receive()) {
+            heard(std::move(*message));
+        } else {
+            listening_ = false;  // it has died, or is about to: SIGCHLD tells
+            if (!kill_at_) kill_at_ = Clock::now() + kSilence;
+        }
+    }
+    if (wanted[0].revents != 0) signalled();
 }
 
 void Supervisor::heard(Message message) {
@@ -139,11 +193,17 @@ void Supervisor::heard(Message message) {
             mount();
             break;
         case Message::Kind::failed:
-            report_failure(message.text);
+            if (state_ == State::restarting || state_ == State::serving) {
+                log::error("the daemon cannot serve: " + message.text);
+            } else {
+                report_failure(message.text);
+            }
             kill_at_ = Clock::now() + kEndPatience;
             break;
         case Message::Kind::serving:
+            if (state_ == State::restarting) restarted();
             if (state_ == State::mounted) state_ = State::serving;
+            control_socket_ = identity_of(control_path(mount_.number));
             set_read_ahead(mount_.number, kReadAheadKib);  // FUSE_INIT would undo an earlier one
             if (launcher_.descriptor() >= 0 && !launcher_.send(Message::Kind::serving)) {
                 log::error("whoever mounts does not hear of it: unmounting " + settings_.mountpoint);
@@ -164,7 +224,8 @@ void Supervisor::heard(Message message) {
 }
 
 void Supervisor::mount() {
-    if (state_ != State::preparing) return;
+    if (state_ == State::restarting && send_mounted()) return;
+    if (state_ != State::preparing) return daemon_channel_.close();  // the daemon ends
     auto mounted = mount_fuse(settings_);
     if (!mounted) {
         report_failure(mounted.error().message);
@@ -174,15 +235,63 @@ void Supervisor::mount() {
     }
     mount_ = std::move(*mounted);
     state_ = State::mounted;
-    if (daemon_channel_.send(Message::Kind::mounted, mount_.number, mount_.device.get())) return;
+    if (send_mounted()) return;
     report_failure("the daemon cannot be told that " + settings_.mountpoint + " is mounted");
     daemon_channel_.close();
     kill_at_ = Clock::now() + kSilence;
 }
 
+bool Supervisor::send_mounted() {
+    return daemon_channel_.send(Message::Kind::mounted, mount_.number, mount_.device.get());
+}
+
+void Supervisor::signal_daemon(int signal) const {
+    if (daemon_ > 0) ::kill(daemon_, signal);
+}
+
+void Supervisor::restart() {
+    restart_at_.reset();
+    if (!is_connected(mount_)) {  // unmounted meanwhile
+        end_mount();
+        exit_ = 0;
+        return;
+    }
+    record_->count_restart();
+    const auto forked = fork_daemon();
+    kill_at_ = Clock::now() + kEndPatience +
+               std::min<std::chrono::milliseconds>(settings_.origin_deadline, std::chrono::hours(1));
+    if (forked || will_restart("a new daemon cannot be started: " + forked.error().message)) return;
+    end_mount();
+    exit_ = 1;
+}
+
+void Supervisor::restarted() {
+    log::info("the new daemon serves " + settings_.mountpoint);
+    restarts_.served();
+    kill_at_.reset();
+    state_ = State::serving;
+}
+
+/// Whether another daemon is to take over; then when.
+bool Supervisor::will_restart(const std::string& why) {
+    if (state_ != State::serving && state_ != State::restarting) return false;
+    if (!settings_.supervisor || !record_->can_be_taken_over() || !mount_.device) return false;
+    const auto delay = restarts_.next(Clock::now());
+    if (!delay) {
+        log::error(why + "; " + std::to_string(settings_.restart_limit) +
+                   " daemons were replaced within a minute (restart.limit): giving up");
+        return false;
+    }
+    log::error(why + "; another one takes over");
+    state_ = State::restarting;
+    kill_at_.reset();
+    restart_at_ = Clock::now() + *delay;
+    return true;
+}
+
 void Supervisor::signalled() {
     signalfd_siginfo signal{};
-    while (::read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
+    while (!exit_ && ::read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
         if (signal.ssi_signo == SIGCHLD) {
             daemon_died();
         } else if (signal.ssi_signo == SIGHUP && !settings_.foreground) {
@@ -190,7 +299,7 @@ void Supervisor::signalled() {
         } else if (state_ == State::preparing) {
             state_ = State::ending;
             report_failure("interrupted before the mount was made");
-            ::kill(daemon_, SIGKILL);  // it may be waiting for the source; it holds nothing yet
+            signal_daemon(SIGKILL);  // it may be waiting for the source; it holds nothing yet
         } else {
             log::info("signal " + std::to_string(signal.ssi_signo) + ": unmounting " + settings_.mountpoint);
             end();
@@ -202,18 +311,41 @@ void Supervisor::signalled() {
 // daemon.
 void Supervisor::end() {
     if (state_ == State::ending || state_ == State::preparing) return;
+    ended_unserved_ = state_ == State::restarting;
     state_ = State::ending;
     const auto done = unmount_with_grace(settings_.mountpoint, mount_.number, kGrace);
     if (!done) log::error(done.error().message);
+    restart_at_.reset();
+    if (daemon_ < 0) {  // between two
+        end_mount();
+        exit_ = 0;
+        return;
+    }
     daemon_channel_.send(Message::Kind::finish);
     kill_at_ = Clock::now() + kEndPatience;
+}
+
+/// No daemon serves it any more, nor will.
+void Supervisor::end_mount() {
+    // Of a daemon that could not do it itself. The mount's number may be another one's by now.
+    const auto socket = control_path(mount_.number);
+    if (control_socket_ && identity_of(socket) == control_socket_) ::unlink(socket.c_str());
+    mount_.device.reset();  // the last one: whoever waits for an answer gets ENOTCONN now
+    if (mount_.number.empty()) return;
+    const auto done = unmount_fuse(settings_.mountpoint, mount_.number, true);
+    if (!done) log::error(done.error().message);
 }
 
 // A daemon that waits for a disk that does not answer dies when the disk does, perhaps never: its readers
 // must not wait for that.
 void Supervisor::kill_daemon() {
-    ::kill(daemon_, SIGKILL);
+    signal_daemon(SIGKILL);
     kill_at_.reset();
+    if (!was_killed_ && (state_ == State::serving || state_ == State::restarting)) {
+        was_killed_ = true;
+        kill_at_ = Clock::now() + kEndPatience;  // its death takes a while, and then another one takes over
+        return;
+    }
     if (!mount_.device) return;
     if (auto aborted = abort_connection(mount_); !aborted) log::warning(aborted.error().message);
     mount_.device.reset();
@@ -223,27 +355,26 @@ void Supervisor::kill_daemon() {
 
 void Supervisor::daemon_died() {
     int status = 0;
-    if (::waitpid(daemon_, &status, WNOHANG) != daemon_) return;
-    const bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (daemon_ < 0 || ::waitpid(daemon_, &status, WNOHANG) != daemon_) return;
+    const auto pid = std::exchange(daemon_, -1);
+    const bool clean = (WIFEXITED(status) && WEXITSTATUS(status) == 0) || ended_unserved_;
     // Messages that it sent last may still lie in the channel.
     while (daemon_channel_.descriptor() >= 0) {
         auto message = daemon_channel_.receive();
         if (!message) break;
-        if (message->kind == Message::Kind::failed) report_failure(message->text);
+        if (message->kind == Message::Kind::failed || message->kind == Message::Kind::ending)
+            heard(std::move(*message));
     }
+    if (!clean && will_restart(how_it_died(pid, status))) return;
     if (!clean && !failed_) {
-        const auto why = how_it_died(daemon_, status);
+        const auto why = how_it_died(pid, status);
         if (state_ == State::preparing || state_ == State::mounted) {
             report_failure(why + " while it started");
         } else {
             log::error(why + "; unmounting " + settings_.mountpoint);
         }
     }
-    mount_.device.reset();  // the last one: whoever waits for an answer gets ENOTCONN now
-    if (!mount_.number.empty()) {
-        const auto done = unmount_fuse(settings_.mountpoint, mount_.number, true);
-        if (!done) log::error(done.error().message);
-    }
+    end_mount();
     exit_ = clean && !failed_ ? 0 : 1;
 }
 

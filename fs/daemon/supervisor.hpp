@@ -8,9 +8,11 @@
 
 namespace tierfs {
 
-/// Forks the daemon, mounts when it is prepared, hands it /dev/fuse and holds that descriptor too, so that a
-/// new daemon could take the connection over. When the daemon dies without having been asked to, it closes
-/// the descriptor and takes the mount away, so that readers get ENOTCONN at once and do not hang.
+/// Forks the daemon, mounts when it is prepared, hands it /dev/fuse and holds that descriptor too, beside the
+/// record of the connection (ConnectionRecord). When the daemon dies without having been asked to, it forks
+/// another one, which takes the connection over: readers wait meanwhile. Where that is not possible (the
+/// kernel, supervisor=off, restart.limit, an index that is lost) it closes the descriptor and takes the mount
+/// away, so that readers get ENOTCONN at once and do not hang.
 ///
 /// Runs in the calling process, which must have no threads (it forks), until the mount has ended. Tells the
 /// launcher over `launcher` what became of the start; without one (foreground) failures go to standard error.

@@ -164,9 +164,13 @@ Result<void> unmount_with_grace(const std::string& mountpoint, const std::string
     return unmount_fuse(mountpoint, device, true);
 }
 
-Result<void> abort_connection(const FuseMount& mount) {
+bool is_connected(const FuseMount& mount) {
     pollfd wanted{mount.device.get(), POLLIN, 0};
-    if (::poll(&wanted, 1, 0) > 0 && (wanted.revents & (POLLERR | POLLNVAL)) != 0) return {};
+    return ::poll(&wanted, 1, 0) <= 0 || (wanted.revents & (POLLERR | POLLNVAL)) == 0;
+}
+
+Result<void> abort_connection(const FuseMount& mount) {
+    if (!is_connected(mount)) return {};
     const auto minor = mount.number.substr(mount.number.find(':') + 1);
     const std::string path = "/sys/fs/fuse/connections/" + minor + "/abort";
     FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));

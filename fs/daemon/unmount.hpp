@@ -32,6 +32,9 @@ Result<void> unmount_fuse(const std::string& mountpoint, const std::string& devi
 Result<void> unmount_with_grace(const std::string& mountpoint, const std::string& device,
                                 std::chrono::milliseconds grace);
 
+/// Whether the mount is still there, somewhere: its connection has not ended.
+bool is_connected(const FuseMount& mount);
+
 /// Ends the connection of a mount whose daemon cannot be ended: whoever waits for an answer gets an error
 /// now, and can be killed. `device` is a descriptor of /dev/fuse that belongs to it: of a mount that has
 /// ended already nothing is done, since its number may be that of another one by now. Never blocks on the

@@ -179,16 +179,21 @@ Result<std::unique_ptr<Namespace>> open_namespace(const NamespaceOptions& option
         };
     }
     // A session is a number greater than that of any session before: node ids are never used again.
-    const auto session = index.allocate_node();
-    if (!session) return fail(session.error());
-    auto names = std::make_unique<NamespaceOfOrigin>(filled, index, origin, sink, *session);
+    if (filled.session == 0) {
+        const auto session = index.allocate_node();
+        if (!session) return fail(session.error());
+        filled.session = *session;
+    }
+    auto names = std::make_unique<NamespaceOfOrigin>(filled, index, origin, sink, filled.session);
     if (auto started = names->start(); !started) return fail(started.error());
     return names;
 }
 
 Result<std::unique_ptr<Namespace>> Namespace::open(const Settings& settings, std::uint64_t memory,
-                                                   Index& index, Origin& origin, InvalidationSink& sink) {
+                                                   Index& index, Origin& origin, InvalidationSink& sink,
+                                                   NodeId session) {
     NamespaceOptions options;
+    options.session = session;
     options.ttl = settings.metadata_ttl;
     options.memory = memory;
     options.origin_deadline = settings.origin_deadline;

@@ -60,8 +60,11 @@ struct NamespaceStats {
 /// node whose object changed gets a new node id under its name; the old node goes on naming its own version.
 class Namespace {
   public:
+    /// `session`: a number of the index's allocate_node. Nodes that lost their name in a session of a smaller
+    /// number are removed: the kernel may not know them any more.
     static Result<std::unique_ptr<Namespace>> open(const Settings& settings, std::uint64_t memory,
-                                                   Index& index, Origin& origin, InvalidationSink& sink);
+                                                   Index& index, Origin& origin, InvalidationSink& sink,
+                                                   NodeId session);
     virtual ~Namespace() = default;
 
     /// ENOENT for what is not there; see absent_for.

@@ -15,6 +15,7 @@ struct NamespaceOptions {
     std::function<std::int64_t()> now;                 ///< CLOCK_REALTIME, nanoseconds; empty: the system's
     std::chrono::milliseconds origin_deadline{30000};  ///< for a question to wait for a worker
     std::function<std::int64_t()> waiting_clock;       ///< CLOCK_MONOTONIC likewise
+    NodeId session = 0;                                ///< see Namespace::open; 0: a new one
 };
 
 Result<std::unique_ptr<Namespace>> open_namespace(const NamespaceOptions& options, Index& index,

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <utility>
+#include <vector>
 
 #include "config/log.hpp"
 #include "config/sync_point.hpp"
@@ -19,13 +20,50 @@ void OpenFiles::forbid(std::string reason) {
     reason_ = std::move(reason);  // ids_ stays: what is registered already is to be removed one day
 }
 
-std::optional<OpenFiles::Answer> OpenFiles::join(NodeId node) {
+bool OpenFiles::record(Answer& answer, NodeId node, std::uint64_t unique) {
+    if (record_ == nullptr) return true;
+    answer.ticket = record_->add_open(node, unique, answer.backing_id);
+    if (answer.ticket == 0) answer = {Mode::too_many, 0, 0};
+    return answer.ticket != 0;
+}
+
+std::optional<OpenFiles::Answer> OpenFiles::join(NodeId node, std::uint64_t unique) {
     const auto found = files_.find(node);
     if (found == files_.end()) return std::nullopt;
+    const auto id = found->second.backing_id;
+    Answer answer{id == 0 ? Mode::cached : Mode::passthrough, id, 0};
+    if (!record(answer, node, unique)) return answer;
     ++found->second.opens;
-    if (found->second.backing_id == 0) return Answer{};
-    ++opens_;
-    return Answer{Mode::passthrough, found->second.backing_id};
+    if (id != 0) ++opens_;
+    return answer;
+}
+
+// The daemon that had taken the request died after it had counted it, and perhaps before it replied.
+std::optional<OpenFiles::Answer> OpenFiles::answered_before(std::uint64_t unique) const {
+    if (record_ == nullptr || (unique & kResent) == 0) return std::nullopt;
+    const auto open = record_->find_open(unique);
+    if (!open) return std::nullopt;
+    return Answer{open->backing_id == 0 ? Mode::cached : Mode::passthrough, open->backing_id, open->ticket};
+}
+
+void OpenFiles::take_over(const std::function<std::optional<WholeFile>(NodeId)>& find) {
+    if (record_ == nullptr || profile_.is_small()) return;
+    std::vector<NodeId> passed;
+    {
+        const MutexLock lock(mutex_);
+        for (const auto& open : record_->opens()) {
+            File& file = files_[open.node];
+            if (++file.opens == 1 && open.backing_id != 0) passed.push_back(open.node);
+            file.backing_id = open.backing_id;
+        }
+        passed_through_ = passed.size();
+    }
+    for (const NodeId node : passed) {
+        auto whole = find(node);
+        if (!whole) continue;  // the kernel holds the file nevertheless
+        const MutexLock lock(mutex_);
+        files_[node].pin = std::move(whole->pin);
+    }
 }
 
 // Errors that say that the kernel will never do it, apart from those of a moment (no memory, no descriptors).
@@ -49,15 +87,18 @@ OpenFiles::File OpenFiles::candidate(BackingIds& ids, const FindFile& find) {
     return file;
 }
 
-OpenFiles::Answer OpenFiles::open(NodeId node, const FileSizes& known, const FindFile& find) {
+OpenFiles::Answer OpenFiles::open(NodeId node, const FileSizes& known, const FindFile& find,
+                                  std::uint64_t unique) {
     BackingIds* ids = nullptr;
     {
         const MutexLock lock(mutex_);
         if (profile_.answers_without_opens(known, passed_through_)) {
             files_.clear();  // all cached: the kernel tells of no RELEASE any more
-            return {Mode::no_opens, 0};
+            if (record_ != nullptr) record_->remove_all_opens();
+            return {Mode::no_opens, 0, 0};
         }
-        if (const auto answer = join(node)) return *answer;
+        if (const auto answer = answered_before(unique)) return *answer;
+        if (const auto answer = join(node, unique)) return *answer;
         if (reason_.empty()) ids = ids_;
     }
     File file = ids != nullptr ? candidate(*ids, find) : File{};
@@ -68,29 +109,32 @@ OpenFiles::Answer OpenFiles::open(NodeId node, const FileSizes& known, const Fin
         // What another open decided meanwhile holds.
         if (profile_.is_small()) {
             answer.mode = Mode::no_opens;
-        } else if (const auto joined = join(node)) {
+        } else if (const auto joined = join(node, unique)) {
             answer = *joined;
         } else {
-            file.opens = 1;
-            if (file.backing_id != 0) {
-                answer = {Mode::passthrough, file.backing_id};
-                ++opens_;
-                ++passed_through_;
+            if (file.backing_id != 0) answer = {Mode::passthrough, file.backing_id, 0};
+            if (record(answer, node, unique)) {
+                file.opens = 1;
+                if (file.backing_id != 0) ++opens_;
+                if (file.backing_id != 0) ++passed_through_;
+                files_.emplace(node, std::exchange(file, {}));
             }
-            files_.emplace(node, std::exchange(file, {}));
         }
     }
     if (file.backing_id != 0) ids->remove(file.backing_id);
     return answer;
 }
 
-void OpenFiles::close(NodeId node, Mode mode) {
+void OpenFiles::close(NodeId node, std::uint64_t handle) {
+    const auto mode = static_cast<Mode>(handle & 3U);
     File ended;
     BackingIds* ids = nullptr;
     {
         const MutexLock lock(mutex_);
+        if (mode == Mode::no_opens || mode == Mode::too_many) return;
+        if (record_ != nullptr && !record_->remove_open(handle >> 2U)) return;
         const auto found = files_.find(node);
-        if (mode == Mode::no_opens || found == files_.end() || --found->second.opens != 0) return;
+        if (found == files_.end() || --found->second.opens != 0) return;
         ended = std::move(found->second);
         files_.erase(found);
         if (ended.backing_id != 0) --passed_through_;

@@ -29,23 +29,34 @@ struct PassthroughStatus {
 /// same. Thread-safe; no lock is held while a file is looked for or registered.
 class OpenFiles {
   public:
-    explicit OpenFiles(MountProfile& profile) : profile_(profile) {}
+    /// `record`: where opens are kept for the next daemon. May be null; else it must outlive this.
+    explicit OpenFiles(MountProfile& profile, ConnectionRecord* record = nullptr)
+        : profile_(profile), record_(record) {}
 
     /// From now on files may be passed through. `ids` must outlive all opens.
     void allow(BackingIds& ids);
     /// The kernel or the settings do not let it be.
     void forbid(std::string reason);
 
-    enum class Mode : std::uint8_t { cached, passthrough, no_opens };
+    enum class Mode : std::uint8_t { cached, passthrough, no_opens, too_many };
     struct Answer {
-        Mode mode = Mode::cached;  ///< no_opens: ENOSYS, and nothing is counted
+        Mode mode = Mode::cached;  ///< no_opens: ENOSYS, too_many: ENFILE; then nothing is counted
         std::int32_t backing_id = 0;
+        std::uint64_t ticket = 0;  ///< of the record; 0: there is none
+        /// What close() wants.
+        [[nodiscard]] std::uint64_t handle() const { return ticket << 2U | static_cast<std::uint64_t>(mode); }
     };
     using FindFile = std::function<std::optional<WholeFile>()>;
-    /// Counts an open. `find` may be called, on this thread; it may wait for a disk.
-    Answer open(NodeId node, const FileSizes& known, const FindFile& find);
-    /// The end of an open that was answered with this mode.
-    void close(NodeId node, Mode mode);
+    /// Counts an open. `find` may be called, on this thread; it may wait for a disk. `unique`: the request's
+    /// number; one that is sent again (kResent) and that the record has is answered as it was, and not
+    /// counted twice.
+    Answer open(NodeId node, const FileSizes& known, const FindFile& find, std::uint64_t unique = 0);
+    /// The end of an open that was answered with this handle; of one that has ended already, nothing.
+    void close(NodeId node, std::uint64_t handle);
+
+    /// Takes in the opens that the record has, once, before the first request. `find` gives the file of a
+    /// node that is passed through, so that its cache keeps it while it is open.
+    void take_over(const std::function<std::optional<WholeFile>(NodeId)>& find);
 
     [[nodiscard]] PassthroughStatus status() const;
     [[nodiscard]] std::uint64_t passed_through() const;
@@ -57,11 +68,15 @@ class OpenFiles {
         std::int32_t backing_id = 0;  ///< 0: cached
         std::shared_ptr<const void> pin;
     };
-    [[nodiscard]] std::optional<Answer> join(NodeId node) TIERFS_REQUIRES(mutex_);
+    [[nodiscard]] std::optional<Answer> join(NodeId node, std::uint64_t unique) TIERFS_REQUIRES(mutex_);
+    [[nodiscard]] std::optional<Answer> answered_before(std::uint64_t unique) const TIERFS_REQUIRES(mutex_);
+    /// False: too many are open.
+    [[nodiscard]] bool record(Answer& answer, NodeId node, std::uint64_t unique) TIERFS_REQUIRES(mutex_);
     File candidate(BackingIds& ids, const FindFile& find);
     static bool is_lasting(int code);
 
     MountProfile& profile_;
+    ConnectionRecord* const record_;  ///< its opens: under the lock
     mutable Mutex mutex_;
     BackingIds* ids_ TIERFS_GUARDED_BY(mutex_) = nullptr;
     std::string reason_ TIERFS_GUARDED_BY(mutex_) =

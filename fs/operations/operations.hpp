@@ -23,11 +23,12 @@ namespace tierfs {
 /// knows the answer, else on the thread that the Namespace or the Store calls back on.
 class Operations {
   public:
-    Operations(Namespace& names, Store& store, const Settings& settings)
+    /// `record`: see ConnectionRecord; may be null.
+    Operations(Namespace& names, Store& store, const Settings& settings, ConnectionRecord* record = nullptr)
         : names_(names),
           store_(store),
-          profile_(settings),
-          open_files_(profile_),
+          profile_(settings, record),
+          open_files_(profile_, record),
           pack_max_object_(settings.pack_max_object) {}
 
     /// libfuse's table; its functions expect Session::user_of<Operations>.

@@ -17,11 +17,17 @@ std::string shares(const FileSizes& known) {
 
 }  // namespace
 
-MountProfile::MountProfile(const Settings& settings)
-    : automatic_(settings.profile == Profile::automatic && settings.read_only),
+MountProfile::MountProfile(const Settings& settings, ConnectionRecord* record)
+    : record_(record),
+      automatic_(settings.profile == Profile::automatic && settings.read_only),
       keeps_listings_(settings.metadata_ttl == kForever),
       small_(settings.profile == Profile::small && settings.read_only) {
-    if (automatic_) return;
+    if (automatic_) {
+        if (record == nullptr || !record->opens_without_asking()) return;
+        small_ = true;
+        reason_ = "auto: most files were small when a former daemon judged";
+        return;
+    }
     reason_ = !settings.read_only ? "read-write mount"
               : small_            ? "asked for with profile=small"
                                   : "asked for with profile=large";
@@ -32,6 +38,7 @@ bool MountProfile::answers_without_opens(const FileSizes& known, std::uint64_t p
     if (!automatic_ || passed_through != 0 || !mostly_small(known)) return false;
     const MutexLock lock(mutex_);
     if (!small_.exchange(true)) {
+        if (record_ != nullptr) record_->set_opens_without_asking();
         reason_ = "auto: " + shares(known);
         log::info("profile small from now on: " + shares(known));
     }

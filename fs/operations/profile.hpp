@@ -8,6 +8,7 @@
 #include "config/mutex.hpp"
 #include "config/settings.hpp"
 #include "fs/names/file_sizes.hpp"
+#include "fs/session/connection_record.hpp"
 
 namespace tierfs {
 
@@ -27,7 +28,8 @@ class MountProfile {
     /// Names that it takes to judge a dataset by.
     static constexpr std::uint64_t kFilesToJudge = 1000;
 
-    explicit MountProfile(const Settings& settings);
+    /// `record`: where the switch is kept for the next daemon; it may have come already. May be null.
+    explicit MountProfile(const Settings& settings, ConnectionRecord* record = nullptr);
 
     /// Decides how an OPEN is to be answered: true means ENOSYS. With `auto` this may be the switch, so the
     /// caller must hold off other opens that would pass a file through; `passed_through`: files open so now
@@ -42,6 +44,7 @@ class MountProfile {
     [[nodiscard]] ProfileStatus status(const FileSizes& known, std::uint64_t passed_through) const;
 
   private:
+    ConnectionRecord* const record_;
     const bool automatic_, keeps_listings_;
     std::atomic<bool> small_;
     mutable Mutex mutex_;

@@ -18,7 +18,7 @@ constexpr std::uint32_t kPassthrough = 1U << 7;
 
 OpenReply open_reply(const OpenFiles::Answer& answer) {
     OpenReply reply;
-    reply.handle = static_cast<std::uint64_t>(answer.mode);  // RELEASE brings it back
+    reply.handle = answer.handle();  // RELEASE brings it back
     reply.flags = kNoFlush;
     if (answer.mode == OpenFiles::Mode::passthrough) {
         reply.flags |= kPassthrough;
@@ -38,14 +38,16 @@ void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     if (!object) return request.error(object.error().code);
     request.is_about(Subject{{}, *object});
     auto& files = operations.open_files();
-    const auto answer =
-        files.open(node, names.file_sizes(), [&] { return operations.store().whole_file(**object); });
+    const auto answer = files.open(
+        node, names.file_sizes(), [&] { return operations.store().whole_file(**object); },
+        Session::current().unique);
     if (answer.mode == OpenFiles::Mode::no_opens) return request.error(ENOSYS);  // no further one is sent
-    if (!request.opened(open_reply(answer))) files.close(node, answer.mode);
+    if (answer.mode == OpenFiles::Mode::too_many) return request.error(ENFILE);
+    if (!request.opened(open_reply(answer))) files.close(node, answer.handle());
 }
 
 void release_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
-    Session::user_of<Operations>(raw).open_files().close(node, static_cast<OpenFiles::Mode>(file->fh));
+    Session::user_of<Operations>(raw).open_files().close(node, file->fh);
     ::fuse_reply_err(raw, 0);
 }
 

@@ -23,6 +23,7 @@ namespace {
 // The largest request: 1 MiB of data and its headers. Only the pages that a request reaches become resident.
 constexpr std::size_t kRequestBuffer = (1 << 20) + (64 << 10);
 constexpr int kWakeSignal = SIGUSR1;
+constexpr std::int32_t kNotifyResend = 7;  // FUSE_NOTIFY_RESEND, Linux 6.9
 
 void ignore_wake(int /*signal*/) {}
 
@@ -54,6 +55,9 @@ class RequestBuffer {
     RequestBuffer(const RequestBuffer&) = delete;
     RequestBuffer& operator=(const RequestBuffer&) = delete;
     [[nodiscard]] bool valid() const { return memory_ != MAP_FAILED; }
+    /// Makes the page resident that nearly all requests fit in: a process that is killed while the kernel
+    /// would have to make it, with a request half copied, fails that request (EIO).
+    void touch() { bytes()[0] = std::byte{0}; }
     [[nodiscard]] std::span<std::byte> bytes() const {
         return {static_cast<std::byte*>(memory_), kRequestBuffer};
     }
@@ -80,7 +84,9 @@ bool InFlight::wait_until_none(std::chrono::milliseconds patience) {
 }
 
 Session::Session(const SessionHandlers& handlers, FileDescriptor ended)
-    : handlers_(handlers), ended_(std::move(ended)) {}
+    : handlers_(handlers),
+      takes_over_(handlers.record != nullptr && !handlers.record->init().empty()),
+      ended_(std::move(ended)) {}
 
 Result<std::unique_ptr<Session>> Session::open(FileDescriptor device, const SessionHandlers& handlers) {
     FileDescriptor ended(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -105,6 +111,9 @@ Result<std::unique_ptr<Session>> Session::open(FileDescriptor device, const Sess
     const int result = ::fuse_session_custom_io(session->session_, &io, device.get());
     if (result != 0) return fail(system_error(-result, "fuse_session_custom_io"));
     device.release();  // closed by fuse_session_destroy
+    if (session->takes_over_) {
+        if (auto replayed = session->replay_init(); !replayed) return fail(replayed.error());
+    }
     return session;
 }
 
@@ -121,8 +130,37 @@ Session& Session::of(fuse_req_t request) {
     return *static_cast<Session*>(::fuse_req_userdata(request));
 }
 
+// The kernel sends FUSE_INIT once in the life of a connection: libfuse gets what it sent then.
+Result<void> Session::replay_init() {
+    const auto init = handlers_.record->init();
+    std::vector<std::byte> request(init.begin(), init.end());
+    const auto offer = read_init_offer(request);
+    if (!offer) return fail(EPROTO, "the record of the connection has no FUSE_INIT");
+    init_offer_ = *offer;
+    init_unique_ = offer->unique;
+    replaying_ = true;
+    fuse_buf message{};
+    message.mem = request.data();
+    message.size = request.size();
+    ::fuse_session_process_buf(session_, &message);
+    replaying_ = false;
+    return {};
+}
+
+Result<void> Session::ask_for_resend() {
+    fuse_out_header again{sizeof(again), kNotifyResend, 0};
+    if (TIERFS_FAULT_CALL("fuse.resend", ::write(::fuse_session_fd(session_), &again, sizeof(again))) < 0 &&
+        errno != ENODEV && errno != ECONNABORTED)  // unmounted meanwhile: the threads will see
+        return fail(system_error(errno, "asking the kernel for the requests that were under way"));
+    return {};
+}
+
 Result<void> Session::start(unsigned threads) {
     install_wake_signal();
+    // Before any thread reads: what these had read would be sent once more.
+    if (takes_over_) {
+        if (auto asked = ask_for_resend(); !asked) return asked;
+    }
     running_ = threads;
     for (unsigned i = 0; i < threads; ++i) busy_.push_back(std::make_unique<Busy>());
     try {
@@ -153,7 +191,8 @@ void Session::serve(Busy& busy) {
     ::sigaddset(&wake, kWakeSignal);
     ::pthread_sigmask(SIG_UNBLOCK, &wake, nullptr);
     {
-        const RequestBuffer buffer;
+        RequestBuffer buffer;
+        if (buffer.valid()) buffer.touch();
         if (!buffer.valid()) log::error("no memory for a request buffer: a thread of the mount ends");
         while (buffer.valid() && !stopping_.load() && receive(buffer.bytes(), busy)) {
         }
@@ -179,6 +218,7 @@ bool Session::receive(std::span<std::byte> buffer, Busy& busy) {
     if (init_unique_.load(std::memory_order_relaxed) == 0) {
         if (const auto offer = read_init_offer(request)) {
             init_offer_ = *offer;
+            if (handlers_.record != nullptr) handlers_.record->keep_init(request, handlers_.stack_depth);
             init_unique_.store(offer->unique, std::memory_order_release);
         }
     }
@@ -314,10 +354,14 @@ ssize_t Session::write_init_reply(int descriptor, const iovec* vector) {
     std::memcpy(body.data(), vector[1].iov_base, body.size());
     patch_init_reply(body, init_offer_, handlers_.stack_depth);
     std::array<iovec, 2> patched{vector[0], iovec{body.data(), body.size()}};
-    const auto written = TIERFS_FAULT_CALL(
-        "fuse.init", ::writev(descriptor, patched.data(), static_cast<int>(patched.size())));
+    ssize_t written = static_cast<ssize_t>(vector[0].iov_len + vector[1].iov_len);
+    if (!replaying_) {
+        written = TIERFS_FAULT_CALL("fuse.init",
+                                    ::writev(descriptor, patched.data(), static_cast<int>(patched.size())));
+    }
     const int code = errno;
     if (written >= 0) {
+        if (handlers_.record != nullptr) handlers_.record->confirm_init();
         const MutexLock lock(mutex_);
         initialised_ = true;
         initialised_changed_.notify_all();

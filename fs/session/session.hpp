@@ -16,6 +16,7 @@
 #include "backends/disk/file_descriptor.hpp"
 #include "config/mutex.hpp"
 #include "config/result.hpp"
+#include "fs/session/connection_record.hpp"
 #include "fs/session/init_patch.hpp"
 #include "fs/session/request_table.hpp"
 
@@ -45,6 +46,9 @@ struct SessionHandlers {
     int (*at_once)(std::uint32_t opcode) = nullptr;
     static constexpr int kAsk = -1;
     std::uint32_t stack_depth = 0;  ///< of files passed through; 0: none are (init_patch.hpp)
+    /// Where the negotiation is kept for the next daemon, or where an earlier one left it: then the session
+    /// takes that connection over. May be null.
+    ConnectionRecord* record = nullptr;
 };
 
 /// A FUSE session on a /dev/fuse descriptor that somebody else mounted: libfuse speaks the protocol, our own
@@ -60,6 +64,7 @@ class Session {
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
+    /// Of a connection that was served before, the kernel sends again what was under way.
     Result<void> start(unsigned threads);
     /// Waits until the kernel has taken the reply to FUSE_INIT: settings of the mount in sysfs hold only
     /// then.
@@ -112,6 +117,8 @@ class Session {
         std::array<std::atomic<std::uint64_t>, kOpcodes> messages{};  ///< by opcode; 0: any other
     };
 
+    Result<void> replay_init();
+    Result<void> ask_for_resend();
     void serve(Busy& busy);
     bool receive(std::span<std::byte> buffer, Busy& busy);
     bool answered_at_once(const fuse_in_header& header);
@@ -123,6 +130,7 @@ class Session {
     void tell_end() const;
 
     SessionHandlers handlers_;
+    const bool takes_over_;
     fuse_session* session_ = nullptr;
     FileDescriptor ended_;
     InFlight in_flight_;
@@ -137,6 +145,7 @@ class Session {
     Mutex mutex_;
     std::condition_variable initialised_changed_;
     bool initialised_ TIERFS_GUARDED_BY(mutex_) = false;
+    bool replaying_ = false;  ///< before there are threads: the reply to FUSE_INIT is not for the kernel
 };
 
 }  // namespace tierfs

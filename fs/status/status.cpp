@@ -166,6 +166,15 @@ void tier_lines(std::string& out, const Json& status) {
     out += padded("origin", 44) + size_at(status, "/reads/by_tier/origin") + "\n";
 }
 
+std::string restarts_text(const Json& status) {
+    const auto restarts = status.value(Json::json_pointer("/supervisor/restarts"), std::uint64_t{0});
+    const auto reason = text_at(status, "/supervisor/reason");
+    std::string text;
+    if (restarts != 0) text += ", taken over " + std::to_string(restarts) + " times";
+    if (!reason.empty()) text += "; its death ends the mount: " + reason;
+    return text;
+}
+
 }  // namespace
 
 Json status_json(const StatusInputs& in) {
@@ -177,6 +186,11 @@ Json status_json(const StatusInputs& in) {
         {"version", in.version},
         {"pid", in.pid},
         {"supervisor_pid", in.supervisor_pid},
+        {"supervisor",
+         {{"enabled", in.supervisor.enabled},
+          {"reason", in.supervisor.reason},
+          {"restarts", in.supervisor.restarts},
+          {"mount_uptime_s", in.supervisor.mount_uptime_s}}},
         {"mountpoint", in.mountpoint},
         {"source", in.source},
         {"read_only", in.read_only},
@@ -217,7 +231,7 @@ std::string status_text(const Json& status) {
     std::snprintf(numbers, sizeof(numbers), "%lld (supervisor %lld), up %.0f s",
                   static_cast<long long>(status.value("pid", 0LL)),
                   static_cast<long long>(status.value("supervisor_pid", 0LL)), status.value("uptime_s", 0.0));
-    line(out, "daemon", numbers);
+    line(out, "daemon", numbers + restarts_text(status));
     line(out, "profile", text_at(status, "/profile/kind") + ": " + text_at(status, "/profile/reason"));
     line(out, "kernel",
          status.value(Json::json_pointer("/passthrough/enabled"), false)

@@ -15,10 +15,19 @@
 
 namespace tierfs {
 
+/// What becomes of the mount when its daemon dies.
+struct SupervisorStatus {
+    bool enabled = false;  ///< a new daemon takes over
+    std::string reason;    ///< why not; empty when enabled
+    std::uint64_t restarts = 0;
+    double mount_uptime_s = 0;  ///< of the mount, over all its daemons
+};
+
 /// Everything that the status of a mount is made of, at one moment. Plain value; bytes, seconds.
 struct StatusInputs {
     std::string version, mountpoint, source;
     long pid = 0, supervisor_pid = 0;
+    SupervisorStatus supervisor;
     bool read_only = true;
     double uptime_s = 0;
     ProfileStatus profile;

@@ -17,6 +17,7 @@ NUMBER = (int, float)
 STATUS = {
     "version": str, "pid": int, "supervisor_pid": (int, type(None)), "mountpoint": str, "source": str,
     "read_only": bool, "uptime_s": NUMBER,
+    "supervisor": {"enabled": bool, "reason": str, "restarts": int, "mount_uptime_s": NUMBER},
     "profile": {"kind": str, "reason": str}, "transport": {"kind": str, "reason": str},
     "passthrough": {"enabled": bool, "reason": str, "opens": int, "open_files": int},
     "requests": {"under_way": int, "oldest_s": NUMBER, "over_deadline": int, "timed_out": int, "interrupted": int},

@@ -35,7 +35,7 @@ def points():
 POINTS = points()
 # Points that these mounts have no use for, by origin.
 UNUSED = ("ask.", "config.", "scratch.", "cache.space", "index.aside", "index.mark", "fuse.abort", "fuse.notify",
-          "fuse.reply.error", "control.receive", "log.", "credentials.spawn", "credentials.pipe", "credentials.output",
+          "fuse.reply.error", "fuse.resend", "control.receive", "log.", "credentials.spawn", "credentials.pipe", "credentials.output",
           "nvme.probe", "nvme.device.", "passthrough.", "dir.create", "dir.mkdir", "dir.rename", "dir.sync", "dir.unlink",
           "dir.write")
 UNUSED_BY = {"directory": ("http.", "credentials."), "s3": ("dir.", "credentials.")}
@@ -87,11 +87,18 @@ def detach(m):
     processes.wait_until(lambda: not m.processes(), what="killed processes gone")
 
 
-def kill_now(m, pids, alone):
-    if not alone:
+def kill_now(m, pids, how, readers):
+    if how == "taken over":
+        processes.kill([pids["pid"]])
+        pids = m.wait_for_daemon(pids["pid"])
+        before = readers.read_bytes
+        processes.wait_until(lambda: readers.read_bytes > before or not readers.going(), timeout=60,
+                             what="readers go on")
+        assert not readers.errors, f"{readers.errors[:5]}\n{m.log_tail()}"
+    if how != "alone":
         processes.kill([pids["supervisor_pid"]])
     processes.kill([pids["pid"]])
-    if alone:  # the supervisor unmounts, so that readers get an error at once
+    if how == "alone":  # the supervisor unmounts, so that readers get an error at once
         processes.wait_until(lambda: not m.mounted(), what="the supervisor unmounts what the killed daemon served")
         processes.wait_until(lambda: not m.processes(), what="the supervisor ends")
     detach(m)
@@ -103,7 +110,7 @@ def end_readers(readers, kill):
     assert not readers.wrong, f"wrong bytes before the kill: {readers.wrong[:5]}"
 
 
-def kill_under_load(m, dataset, mode, chance, kill, place):
+def kill_under_load(m, dataset, mode, how, chance, kill, place):
     """Kills after a part of two epochs was read, somewhere in the middle of a call."""
     pids = m.status()
     readers = Readers(m.path, dataset, mode, chance.random())
@@ -114,7 +121,7 @@ def kill_under_load(m, dataset, mode, chance, kill, place):
                              what="readers get on", interval=0.002)
         time.sleep(chance.uniform(0, 0.05))
         kill.under_load = readers.going() and not readers.errors and readers.read_bytes > 0
-        kill_now(m, pids, chance.random() < 0.5)
+        kill_now(m, pids, how, readers)
     finally:
         end_readers(readers, kill)
     kill.happened = True
@@ -172,6 +179,9 @@ def test_kill(number, places, dataset, mount, folder):
     options = place.mount_options(mode)
     if chance.random() < 0.5:
         options["ram.limit"] = "0"
+    how = chance.choice(["alone", "with the supervisor", "taken over"])
+    if at_point or how == "alone":
+        options["supervisor"] = "off"
     kill = Kill("at a point" if at_point else mode)
     conftest.KILLS.append(kill)
     if at_point:
@@ -186,7 +196,7 @@ def test_kill(number, places, dataset, mount, folder):
         kill_at_point(m, dataset, mode, chance, kill, place)
     else:
         m = mount(place.source, options, env=place.env)
-        kill_under_load(m, dataset, mode, chance, kill, place)
+        kill_under_load(m, dataset, mode, how, chance, kill, place)
 
     started = time.monotonic()
     m = mount(place.source, place.mount_options(mode), env=place.env)

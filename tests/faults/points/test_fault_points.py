@@ -25,6 +25,7 @@ UNREACHED = {
     "fuse.reply.error": "only when a reply has failed; hit by EXTRA",
     **{f"passthrough.{call}": "only when a large file is complete when it is opened; tests/mount/test_passthrough.py"
        for call in ("open", "add")},
+    "fuse.resend": "only after a daemon died; tests/mount/test_supervisor.py",
     "nvme.probe": "only of a device that failed; tests/mount/test_devices.py has some",
     "fuse.notify": "only when an entry that the kernel knows has changed at the origin in time",
 }

@@ -120,6 +120,36 @@ class Mount:
         assert not self.mounted(), "umount returned 0 but the mount is still there"
         self.expect_gone()
 
+    def daemon_of(self, supervisor):
+        """The process that the supervisor has started, or None: nobody is asked."""
+        try:
+            children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+        except OSError:
+            return None
+        return next((int(pid) for pid in children if processes.alive(int(pid))), None)
+
+    def kill_daemon(self, supervisor=None):
+        """kill -9 of the daemon alone; its process id, or None when none ran."""
+        pid = self.daemon_of(supervisor or self.status()["supervisor_pid"])
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def wait_for_daemon(self, other_than=None):
+        """Waits until a daemon, another one than that, answers; its status."""
+        def answer():
+            finished = processes.run([BINARY, "status", self.path, "--json"], env=self.env, suspects=self.processes)
+            status = json.loads(finished.out) if finished.returncode == 0 else {}
+            return status if status.get("pid") not in (None, other_than) else None
+        try:
+            return processes.wait_until(answer, timeout=START_LIMIT, what="a daemon serves")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log_tail()}") from None
+
+    def take_over(self):
+        """kill -9 of the daemon; the status of the one that takes over."""
+        return self.wait_for_daemon(self.kill_daemon())
+
     def mounted(self):
         info = mountinfo(self.place or self.path)
         return bool(info and info["type"] == "fuse.tierfs")

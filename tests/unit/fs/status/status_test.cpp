@@ -45,6 +45,7 @@ StatusInputs inputs() {
 TEST(Status, HasEveryPromisedMember) {
     const auto promised = Json::parse(R"({
       "version": "", "pid": 0, "supervisor_pid": 0, "mountpoint": "", "source": "", "read_only": true,
+      "supervisor": {"enabled": true, "reason": "", "restarts": 0, "mount_uptime_s": 0.5},
       "uptime_s": 0.5, "profile": {"kind": "", "reason": ""}, "transport": {"kind": "", "reason": ""},
       "passthrough": {"enabled": true, "reason": "", "opens": 0, "open_files": 0},
       "requests": {"under_way": 0, "oldest_s": 0.5, "over_deadline": 0, "timed_out": 0, "interrupted": 0,
