@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 
 #include "backends/disk/file_descriptor.hpp"
 #include "config/result.hpp"
@@ -26,6 +27,13 @@ std::string control_directory();
 
 /// The socket of the mount with that device ("0:52").
 std::string control_path(const std::string& device);
+
+/// Which file a path leads to: device, inode and the time of its last change, since the kernel reuses inode
+/// numbers, and mounts reuse each other's names. Empty: there is none.
+using SocketIdentity = std::tuple<std::uint64_t, std::uint64_t, std::int64_t, std::int64_t>;
+std::optional<SocketIdentity> socket_identity(const std::string& path);
+/// Removes the socket at `path` if it is still that one.
+void remove_socket(const std::string& path, const std::optional<SocketIdentity>& expected);
 
 /// Answers a command; `request` is all of the line. Called on the control thread, must not wait for the
 /// origin. EINVAL for an unknown one.
@@ -52,7 +60,7 @@ class ControlServer {
     ControlServer(const ControlServer&) = delete;
     ControlServer& operator=(const ControlServer&) = delete;
 
-    /// Ends the thread and removes the socket; idempotent.
+    /// Ends the thread and removes the socket unless another mount has made its own there; idempotent.
     void stop();
 
   private:
@@ -62,6 +70,7 @@ class ControlServer {
     bool wait_for(int descriptor, short events, std::chrono::steady_clock::time_point deadline);
 
     std::string path_;
+    std::optional<SocketIdentity> identity_;
     FileDescriptor listener_, wake_;
     ControlHandler handler_;
     std::thread thread_;

@@ -63,6 +63,16 @@ std::string control_path(const std::string& device) {
     return control_directory() + "/" + device + ".sock";
 }
 
+std::optional<SocketIdentity> socket_identity(const std::string& path) {
+    struct stat found {};
+    if (::lstat(path.c_str(), &found) != 0) return std::nullopt;
+    return SocketIdentity(found.st_dev, found.st_ino, found.st_ctim.tv_sec, found.st_ctim.tv_nsec);
+}
+
+void remove_socket(const std::string& path, const std::optional<SocketIdentity>& expected) {
+    if (expected && socket_identity(path) == expected) ::unlink(path.c_str());
+}
+
 std::string answer_control_line(std::string_view line, const ControlHandler& handler) {
     // No request has reason to be deep, and each level costs whoever looks at it.
     const auto shallow = [](int depth, Json::parse_event_t /*event*/, Json& /*parsed*/) {
@@ -99,6 +109,7 @@ Result<std::unique_ptr<ControlServer>> ControlServer::open(const std::string& pa
     if (::listen(listener.get(), 16) != 0) return fail(system_error(errno, "the control socket " + path));
     std::unique_ptr<ControlServer> server(
         new ControlServer(path, std::move(listener), std::move(wake), std::move(handler)));
+    server->identity_ = socket_identity(path);
     server->thread_ = std::thread([raw = server.get()] { raw->run(); });
     return server;
 }
@@ -120,7 +131,7 @@ void ControlServer::stop() {
     [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof(one));
     thread_.join();
     listener_.reset();
-    ::unlink(path_.c_str());
+    remove_socket(path_, identity_);
 }
 
 bool ControlServer::wait_for(int descriptor, short events, std::chrono::steady_clock::time_point deadline) {

@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,14 +45,6 @@ std::string how_it_died(pid_t pid, int status) {
     return text;
 }
 
-using FileIdentity = std::pair<dev_t, ino_t>;
-
-std::optional<FileIdentity> identity_of(const std::string& path) {
-    struct stat found {};
-    if (::lstat(path.c_str(), &found) != 0) return std::nullopt;
-    return FileIdentity(found.st_dev, found.st_ino);
-}
-
 class Supervisor {
   public:
     Supervisor(const Settings& settings, Channel launcher)
@@ -93,7 +84,7 @@ class Supervisor {
     Restarts restarts_;
     pid_t daemon_ = -1;  ///< -1: none runs
     bool listening_ = true, was_killed_ = false;
-    std::optional<FileIdentity> control_socket_;
+    std::optional<SocketIdentity> control_socket_;
     bool ended_unserved_ = false;  ///< while a daemon was about to take over: it may end as it likes
     State state_ = State::preparing;
     bool failed_ = false;
@@ -203,7 +194,7 @@ void Supervisor::heard(Message message) {
         case Message::Kind::serving:
             if (state_ == State::restarting) restarted();
             if (state_ == State::mounted) state_ = State::serving;
-            control_socket_ = identity_of(control_path(mount_.number));
+            control_socket_ = socket_identity(control_path(mount_.number));
             set_read_ahead(mount_.number, kReadAheadKib);  // FUSE_INIT would undo an earlier one
             if (launcher_.descriptor() >= 0 && !launcher_.send(Message::Kind::serving)) {
                 log::error("whoever mounts does not hear of it: unmounting " + settings_.mountpoint);
@@ -328,8 +319,7 @@ void Supervisor::end() {
 /// No daemon serves it any more, nor will.
 void Supervisor::end_mount() {
     // Of a daemon that could not do it itself. The mount's number may be another one's by now.
-    const auto socket = control_path(mount_.number);
-    if (control_socket_ && identity_of(socket) == control_socket_) ::unlink(socket.c_str());
+    remove_socket(control_path(mount_.number), control_socket_);
     mount_.device.reset();  // the last one: whoever waits for an answer gets ENOTCONN now
     if (mount_.number.empty()) return;
     const auto done = unmount_fuse(settings_.mountpoint, mount_.number, true);

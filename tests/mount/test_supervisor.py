@@ -215,13 +215,14 @@ def test_ends_while_no_daemon_serves(mount, origin, files, how):
 
 
 def test_nothing_is_left_behind(mount, origin, files):
-    scratch = Path("/var/cache/tierfs")
-    before = set(scratch.glob("mount-*"))
     m = mount.prepare(origin)
+    supervisors = set()
     for number in range(1000 if FULL else 10):
         m.start()
+        supervisors.add(m.status()["supervisor_pid"])
         assert (m.path / small(files)[0]).read_bytes() == files[small(files)[0]]
         if number % 5 == 4:
             m.take_over()
         m.umount()
-    assert set(scratch.glob("mount-*")) <= before
+    left = [Path(f"/var/cache/tierfs/mount-{pid}") for pid in supervisors]
+    assert not any(path.exists() for path in left)
