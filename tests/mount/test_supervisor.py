@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import daemon, data, processes
+from harness import data, processes
+import test_passthrough as passthrough
 
 pytestmark = pytest.mark.release
 
@@ -136,6 +137,52 @@ def test_an_old_version_stays_the_old_version(mount, origin, files, cache):
         assert error.errno == errno.ESTALE
     os.close(handle)
     assert data.read_cold(m.path / name) == new
+
+
+def test_files_that_the_kernel_reads_go_on(mount, origin, files, xfs):
+    """Held passthrough files, further opens of them, and opens after all were closed."""
+    (xfs.path / "cache").mkdir(mode=0o700)
+    m = mount(origin, {"nvme.path": str(xfs.path / "cache"), "nvme.limit": "128M", "ram.limit": "0", "profile": "large",
+                       "metadata.ttl": "1h", **OFTEN})
+    passthrough.fill(m, files)
+    passthrough.closed(m)
+    name, other = large(files)[:2]
+    handle = os.open(m.path / name, os.O_RDONLY)
+    assert m.take_over()["passthrough"]["open_files"] == 1
+    passthrough.expect_open(handle, files[name])
+    again = os.open(m.path / name, os.O_RDONLY)  # the kernel refuses another mode or another number
+    passthrough.expect_open(again, files[name])
+    m.take_over()
+    os.close(handle)
+    assert m.status()["passthrough"]["open_files"] == 1
+    passthrough.expect_open(again, files[name])
+    os.close(again)
+    passthrough.closed(m)
+    data.expect_files(m.path, {name: files[name], other: files[other]})
+    with Verifiers(m, origin) as readers:
+        readers.add("hold", large(files), 2).add("map", large(files), 2).add("stream", large(files))
+        kill_often(m, 120 if FULL else 10)
+    passthrough.closed(m)
+
+
+def test_small_profile(mount, origin, files):
+    """The kernel asks for no open any more, and the next daemon knows."""
+    m = mount(origin, {"profile": "small", **OFTEN})
+    with Verifiers(m, origin) as readers:
+        readers.add("files", small(files), 2).add("map", large(files)).add("hold", large(files))
+        kill_often(m, 120 if FULL else 8)
+    assert m.status()["profile"]["kind"] == "small"
+
+
+def test_profile_that_switched_stays_switched(mount, origin):
+    files = data.make_files(origin, 1100, 100)
+    m = mount(origin, {"profile": "auto"})
+    data.expect_files(m.path, files)
+    assert m.status()["profile"]["kind"] == "small"
+    after = m.take_over()
+    assert after["profile"]["kind"] == "small" and "former daemon" in after["profile"]["reason"]
+    data.expect_files(m.path, files)
+    assert "OPEN" not in m.status()["requests"]["messages"]
 
 
 def test_requests_under_way_are_answered(mount, origin, files, faulty):
