@@ -50,7 +50,7 @@ class FrontEnd(Bench):
         place = self.fresh(self.xfs)
         settings = {"metadata.ttl": "forever", **settings}
         if nvme:
-            settings["nvme.limit"] = self.dataset.bytes + GIB
+            settings["nvme.limit"] = 2 * self.dataset.bytes + GIB  # a file beyond half of it would not be kept
         else:
             settings.update({"nvme.path": "", "index.path": place / "index"})
             (place / "index").mkdir(parents=True)
