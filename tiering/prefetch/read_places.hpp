@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace tierfs {
@@ -38,6 +39,11 @@ class ReadPlaces {
 
   private:
     static constexpr std::size_t kMost = 2048;
+    struct Agreement {
+        std::uint64_t rest = 0;
+        std::uint64_t count = 0;
+    };
+    static Agreement agreement(std::span<const std::uint64_t> places, std::uint64_t shards);
     void judge_shards();
     void judge_gaps();
 
