@@ -8,6 +8,8 @@ import sys
 import tempfile
 import time
 
+from ahead import Ahead
+from kinds import Build
 from leftovers import clean
 from plan import plan
 from results import Results, say
@@ -50,8 +52,14 @@ def main():
     started = time.monotonic()
     failed_builds = set()
     try:
-        for suite in suites:
-            suite.run(results, failed_builds, root)
+        with Ahead(suite for suite in suites if isinstance(suite, Build)) as ahead:
+            for suite in suites:
+                is_build = isinstance(suite, Build)
+                if is_build:
+                    ahead.pause()
+                suite.run(results, failed_builds, root)
+                if is_build:
+                    ahead.go_on(suite)
     except Interrupted:
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(signum, signal.SIG_IGN)

@@ -24,27 +24,28 @@ def run(command, log, limit, env=None, cwd=None, grace=60):
         try:
             status = process.wait(limit)
         except subprocess.TimeoutExpired:
-            _stop(process, grace)
+            stop(process, grace)
         except BaseException:
-            _stop(process, grace)
+            stop(process, grace)
             raise
         finally:
-            _signal(process, signal.SIGKILL)  # what the command left in its group
+            signal_group(process, signal.SIGKILL)  # what the command left in its group
     with open(log, "rb") as output:
         text = output.read().decode(errors="replace")
     return Outcome(status, text, time.monotonic() - started)
 
 
-def _stop(process, grace):
-    _signal(process, signal.SIGINT)
+def stop(process, grace):
+    """Asks the process's group to end, kills it after `grace` seconds."""
+    signal_group(process, signal.SIGINT)
     try:
         process.wait(grace)
     except subprocess.TimeoutExpired:
-        _signal(process, signal.SIGKILL)
+        signal_group(process, signal.SIGKILL)
         process.wait()
 
 
-def _signal(process, signum):
+def signal_group(process, signum):
     try:
         os.killpg(process.pid, signum)
     except ProcessLookupError:
