@@ -20,7 +20,8 @@ bool Repeats::read(const UnitKey& key, Clock::time_point now) {
     const Clock::time_point oldest = entry.times[(entry.count + 1) % reads_];
     entry.times[entry.count % reads_] = now;
     ++entry.count;
-    return entry.count >= reads_ && now - oldest <= within_;
+    // In the coarser unit: kForever is too long for the finer one.
+    return entry.count >= reads_ && std::chrono::floor<std::chrono::milliseconds>(now - oldest) <= within_;
 }
 
 }  // namespace tierfs

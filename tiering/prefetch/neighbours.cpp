@@ -34,7 +34,8 @@ std::shared_ptr<Neighbours::Directory> Neighbours::directory_of(std::string_view
                                                                 Clock::time_point now) {
     auto found = std::find_if(directories_.begin(), directories_.end(),
                               [&](const auto& directory) { return directory->path == path; });
-    if (found != directories_.end() && (*found)->walk && now - (*found)->listed > options_.max_age) {
+    const auto age = [&] { return std::chrono::floor<std::chrono::milliseconds>(now - (*found)->listed); };
+    if (found != directories_.end() && (*found)->walk && age() > options_.max_age) {
         directories_.erase(found);
         found = directories_.end();
     }

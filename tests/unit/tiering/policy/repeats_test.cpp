@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "config/settings.hpp"
+
 namespace tierfs {
 namespace {
 
@@ -26,6 +28,12 @@ TEST(Repeats, CountsReadsThatAreNotTooFarApart) {
     EXPECT_TRUE(repeats.read(key(1), kStart + minutes(10)));
     EXPECT_FALSE(repeats.read(key(2), kStart + minutes(10) + seconds(1))) << "too late";
     EXPECT_TRUE(repeats.read(key(2), kStart + minutes(12))) << "but the next one is in time";
+}
+
+TEST(Repeats, ForeverIsATimeToo) {
+    Repeats repeats(2, kForever);
+    EXPECT_FALSE(repeats.read(key(1), kStart));
+    EXPECT_TRUE(repeats.read(key(1), kStart + std::chrono::hours(24 * 365)));
 }
 
 TEST(Repeats, TheWindowMovesWithTheReads) {

@@ -66,6 +66,7 @@ struct Scene {
     std::chrono::milliseconds deadline{60000};
     std::uint64_t pack_max = kMiB;
     std::uint64_t window = 64 * kMiB;
+    std::chrono::milliseconds ttl{60000};
     DatasetClass dataset_class = DatasetClass::automatic;
     std::vector<DatasetRule> datasets;
     std::map<std::string, std::vector<DirectoryEntry>> listings;
@@ -82,6 +83,7 @@ struct Harness {
         settings.origin_connections = scene.connections;
         settings.pack_max_object = scene.pack_max;
         settings.prefetch_window = scene.window;
+        settings.metadata_ttl = scene.ttl;
         settings.dataset_class = scene.dataset_class;
         settings.datasets = scene.datasets;
         settings.pin_limit = scene.pin_limit;

@@ -120,6 +120,7 @@ TEST(StoreNeighbours, ShuffledReadsListNextToNothing) {
     Scene made;
     made.ram = 0;
     made.arena = 16 * fake::kMiB;
+    made.ttl = kForever;
     std::vector<std::string> paths;
     for (std::size_t folder = 0; folder < 10; ++folder) {
         const std::string name = "d" + std::to_string(folder);
