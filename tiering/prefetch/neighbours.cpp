@@ -70,10 +70,6 @@ bool Neighbours::is_promising(const std::vector<Early>& early) {
     return inversions <= 1;
 }
 
-void Neighbours::earn(std::uint64_t reads) {
-    earned_ = std::min(earned_ + reads, kMostListings * kReadsForListing);
-}
-
 void Neighbours::read(const ObjectRef& object, Clock::time_point now) {
     if (options_.window == 0) return;
     std::vector<ListedFile> next;
@@ -82,14 +78,12 @@ void Neighbours::read(const ObjectRef& object, Clock::time_point now) {
     {
         MutexLock lock(mutex_);
         if (stopped_) return;
-        earn(1);
         directory = directory_of(folder_of(object.path), now);
         if (!directory->walk) {
             if (!directory->early.empty() && directory->early.back().path == object.path) return;
             if (directory->early.size() == kEarly) directory->early.erase(directory->early.begin());
             directory->early.push_back({object.path, ++reads_});
-            if (!is_promising(directory->early) || earned_ < kReadsForListing) return;
-            earned_ -= kReadsForListing;
+            if (!is_promising(directory->early)) return;
             directory->walk = std::make_unique<FileWalk>(origin_, directory->path, FileWalk::Below::without);
             directory->wanted = true;
             directory->listed = now;
@@ -102,7 +96,6 @@ void Neighbours::read(const ObjectRef& object, Clock::time_point now) {
             return;
         }
         next = observe(*directory, object.path, wanted);
-        earn(next.size() * (kReadsForListing / kFilesForListing));
     }
     for (const ListedFile& file : next) {
         if (!file.fetchable || offer_(object_of(identity_, file))) continue;

@@ -26,10 +26,6 @@ namespace tierfs {
 /// long apart, at most one is out of the order of their names, it has the directory listed (on its own
 /// thread, page by page, as far as runs get) and offers what DirectoryRuns wants.
 ///
-/// In shuffled reads, four are in order by chance now and then, and listing for those would cost requests in
-/// every epoch. So listings are earned: kFirstListings are free, every kFilesForListing files offered
-/// and every kReadsForListing reads buy another.
-///
 /// A listing is trusted for `max_age`; of a large directory the part around its runs is held. At most
 /// kDirectories directories with kFiles files in all. `origin` must outlive it. Thread-safe; `offer` is
 /// called without a lock, by whoever calls `read`.
@@ -65,11 +61,6 @@ class Neighbours {
     static constexpr std::size_t kFilesOfOne = 8 * 1024;
     static constexpr std::uint64_t kMostAhead = 512;  ///< files
 
-    static constexpr std::uint64_t kFirstListings = 4;
-    static constexpr std::uint64_t kMostListings = 64;
-    static constexpr std::uint64_t kFilesForListing = 16;
-    static constexpr std::uint64_t kReadsForListing = 1024;
-
     struct Early {
         std::string path;
         std::uint64_t read = 0;
@@ -92,7 +83,6 @@ class Neighbours {
     [[nodiscard]] static bool is_promising(const std::vector<Early>& early);
     std::vector<ListedFile> observe(Directory& directory, const std::string& path,
                                     std::optional<DirectoryRuns::Wanted>& wanted) TIERFS_REQUIRES(mutex_);
-    void earn(std::uint64_t reads) TIERFS_REQUIRES(mutex_);
     void run() TIERFS_EXCLUDES(mutex_);
     void add_page(Directory& directory, std::vector<ListedFile> files) TIERFS_REQUIRES(mutex_);
     void bound(const Directory* in_use) TIERFS_REQUIRES(mutex_);
@@ -107,8 +97,6 @@ class Neighbours {
     std::condition_variable wake_;
     bool stopped_ TIERFS_GUARDED_BY(mutex_) = false;
     std::uint64_t reads_ TIERFS_GUARDED_BY(mutex_) = 0;
-    /// What may be listed, in reads.
-    std::uint64_t earned_ TIERFS_GUARDED_BY(mutex_) = kFirstListings * kReadsForListing;
     Directories directories_ TIERFS_GUARDED_BY(mutex_);  ///< most recently used first
     std::atomic<bool> ended_{false};                     ///< but for `done`
     std::thread thread_;
