@@ -45,23 +45,21 @@ ReadPool::~ReadPool() {
 }
 
 void ReadPool::submit(OriginRead request) {
-    Result<void> refused;
-    {
-        const auto now = Clock::now();
-        const MutexLock lock(shared_->mutex);
-        auto& busy = shared_->busy_since;
-        const bool all_held = std::all_of(busy.begin(), busy.end(), [&](Clock::time_point since) {
-            return since != Clock::time_point::max() && now - since > patience_;
-        });
-        if (!shared_->stopped && !all_held) {
-            auto& queue = shared_->waiting.at(static_cast<std::size_t>(request.priority));
-            queue.push_back({std::move(request), now + patience_});
-        } else {
-            refused = shared_->stopped ? closed() : no_answer();
-        }
+    const auto now = Clock::now();
+    MutexLock lock(shared_->mutex);
+    auto& busy = shared_->busy_since;
+    const bool all_held = std::all_of(busy.begin(), busy.end(), [&](Clock::time_point since) {
+        return since != Clock::time_point::max() && now - since > patience_;
+    });
+    if (shared_->stopped || all_held) {
+        auto refused = shared_->stopped ? closed() : no_answer();
+        lock.unlock();
+        return request.done(std::move(refused));
     }
-    if (!refused) return request.done(std::move(refused));
-    shared_->work.notify_one();  // without the lock, which the thread takes first
+    auto& queue = shared_->waiting.at(static_cast<std::size_t>(request.priority));
+    queue.push_back({std::move(request), now + patience_});
+    lock.unlock();  // the thread that is woken takes it first
+    shared_->work.notify_one();
 }
 
 std::vector<OriginRead> ReadPool::take_overdue(Shared& shared, Clock::time_point now) {
