@@ -94,7 +94,7 @@ TEST_F(PinsTest, TheLimitIsOfAllTogether) {
 }
 
 TEST_F(PinsTest, NamesOfAnyBytesComeBack) {
-    const std::string odd("caf\xe9 %\n\x01\0/x", 12);
+    const std::string odd("caf\xe9 %\n\x01\0/x", 11);
     {
         Pins pins(both());
         ASSERT_TRUE(pins.add(odd, {1, 2}, kLimit));
