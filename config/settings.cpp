@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "config/memory_plan.hpp"
+#include "config/settings_reread.hpp"
 #include "config/settings_table.hpp"
 #include "config/units.hpp"
 
@@ -68,8 +69,8 @@ class Loader {
         problems.push_back(Error{EINVAL, place + ": " + text});
     }
 
-    void read_file(const std::string& path) {
-        for (const auto& entry : settings::read_yaml(path, problems)) {
+    void read_file(const std::string& path, const std::optional<std::string>& text = {}) {
+        for (const auto& entry : settings::read_yaml(path, text, problems)) {
             if (problems.size() > kMostProblems) return;
             if (entry.rule) {
                 set_in_rule(entry);
@@ -215,6 +216,10 @@ std::vector<std::string> split_paths(std::string_view text) {
 }
 
 Result<Settings> load_settings(const SettingsSources& sources) {
+    return load_settings(sources, std::nullopt);
+}
+
+Result<Settings> load_settings(const SettingsSources& sources, const std::optional<std::string>& text) {
     Loader loader;
     Settings& settings = loader.settings;
     settings.source = sources.source;
@@ -229,13 +234,23 @@ Result<Settings> load_settings(const SettingsSources& sources) {
     settings.foreground = sources.foreground;
 
     const std::string file = config_file(sources.options, loader);
-    if (!file.empty()) loader.read_file(file);
+    if (!file.empty()) loader.read_file(file, text);
     read_environment(sources.environment, loader);
     for (const auto& option : sources.options) read_option(option, loader);
     resolve_memory(settings);
     check_together(loader);
     if (const auto good = verdict(loader.problems); !good) return fail(good.error());
     return settings;
+}
+
+std::string settings_file(const std::vector<std::string>& options) {
+    Loader ignored;
+    return config_file(options, ignored);
+}
+
+std::string setting_text(const Settings& settings, std::string_view key) {
+    const Key* found = settings::find(key);
+    return found == nullptr ? std::string() : settings::value_text(*found, settings);
 }
 
 Result<Settings> check_settings_file(const std::string& path) {

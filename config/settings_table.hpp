@@ -67,6 +67,8 @@ struct Entry {
 
 /// Entries of a file in order. What is wrong goes to `problems`, each with its place; reading goes on behind
 /// it where that makes sense. Aliases, lists but `datasets`, duplicate keys and files over 1 MiB are refused.
-std::vector<Entry> read_yaml(const std::string& path, std::vector<Error>& problems);
+/// `text`: what the file holds, where it was read already.
+std::vector<Entry> read_yaml(const std::string& path, const std::optional<std::string>& text,
+                             std::vector<Error>& problems);
 
 }  // namespace tierfs::settings

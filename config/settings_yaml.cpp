@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "config/fault_point.hpp"
+#include "config/settings_reread.hpp"
 #include "config/settings_table.hpp"
 
 namespace tierfs::settings {
@@ -20,42 +21,6 @@ constexpr std::string_view kRules = "datasets";
 
 /// Thrown to leave the parser early: what follows makes no sense, or costs too much.
 struct Stop {};
-
-Result<std::string> read_file(const std::string& path) {
-    // O_NONBLOCK: a FIFO must not hang the mount.
-    const int fd = TIERFS_FAULT_CALL("config.open", ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (fd < 0) return fail(system_error(errno, path));
-    struct stat attributes {};
-    std::string text;
-    Result<std::string> result;
-    if (fstat(fd, &attributes) != 0) {
-        result = fail(system_error(errno, path));
-    } else if (S_ISDIR(attributes.st_mode)) {
-        result = fail(EISDIR, path + ": is a directory; allowed: a YAML file");
-    } else if (!S_ISREG(attributes.st_mode)) {
-        result = fail(EINVAL, path + ": is not a regular file; allowed: a YAML file");
-    } else {
-        text.resize(kMostBytes + 1);
-        std::size_t length = 0;
-        ssize_t got = 0;
-        while (length < text.size() &&
-               (got = TIERFS_FAULT_CALL("config.read", ::read(fd, text.data() + length,
-                                                              TIERFS_FAULT_SHORT(text.size() - length)))) >
-                   0) {
-            length += static_cast<std::size_t>(got);
-        }
-        text.resize(length);
-        if (got < 0) {
-            result = fail(system_error(errno, path));
-        } else if (length > kMostBytes) {
-            result = fail(EFBIG, path + ": is larger than 1 MiB; allowed: a YAML file of at most 1 MiB");
-        } else {
-            result = std::move(text);
-        }
-    }
-    ::close(fd);
-    return result;
-}
 
 /// Takes the parser's events, so that no tree is built: aliases are refused before they can multiply, and
 /// every value has its line. Dotted keys and nested maps give the same names.
@@ -214,8 +179,9 @@ class Collector : public YAML::EventHandler {
 
 }  // namespace
 
-std::vector<Entry> read_yaml(const std::string& path, std::vector<Error>& problems) {
-    const auto text = read_file(path);
+std::vector<Entry> read_yaml(const std::string& path, const std::optional<std::string>& known,
+                             std::vector<Error>& problems) {
+    const auto text = known ? Result<std::string>(*known) : read_settings_file(path);
     if (!text) {
         problems.push_back(text.error());
         return {};
@@ -240,3 +206,43 @@ std::vector<Entry> read_yaml(const std::string& path, std::vector<Error>& proble
 }
 
 }  // namespace tierfs::settings
+
+namespace tierfs {
+
+Result<std::string> read_settings_file(const std::string& path) {
+    // O_NONBLOCK: a FIFO must not hang the mount.
+    const int fd = TIERFS_FAULT_CALL("config.open", ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (fd < 0) return fail(system_error(errno, path));
+    struct stat attributes {};
+    std::string text;
+    Result<std::string> result;
+    if (fstat(fd, &attributes) != 0) {
+        result = fail(system_error(errno, path));
+    } else if (S_ISDIR(attributes.st_mode)) {
+        result = fail(EISDIR, path + ": is a directory; allowed: a YAML file");
+    } else if (!S_ISREG(attributes.st_mode)) {
+        result = fail(EINVAL, path + ": is not a regular file; allowed: a YAML file");
+    } else {
+        text.resize(settings::kMostBytes + 1);
+        std::size_t length = 0;
+        ssize_t got = 0;
+        while (length < text.size() &&
+               (got = TIERFS_FAULT_CALL("config.read", ::read(fd, text.data() + length,
+                                                              TIERFS_FAULT_SHORT(text.size() - length)))) >
+                   0) {
+            length += static_cast<std::size_t>(got);
+        }
+        text.resize(length);
+        if (got < 0) {
+            result = fail(system_error(errno, path));
+        } else if (length > settings::kMostBytes) {
+            result = fail(EFBIG, path + ": is larger than 1 MiB; allowed: a YAML file of at most 1 MiB");
+        } else {
+            result = std::move(text);
+        }
+    }
+    ::close(fd);
+    return result;
+}
+
+}  // namespace tierfs

@@ -1,8 +1,11 @@
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
 
 #include "config/settings.hpp"
 #include "fs/commands/commands.hpp"
+#include "fs/commands/environment.hpp"
+#include "fs/daemon/standby.hpp"
 
 namespace tierfs {
 
@@ -12,6 +15,7 @@ constexpr const char* kUsage =
     "Usage: tierfs SOURCE MOUNTPOINT [-o KEY=VALUE,...] [-f]\n"
     "       tierfs status MOUNTPOINT [--json]\n"
     "       tierfs umount MOUNTPOINT [--lazy]\n"
+    "       tierfs reload MOUNTPOINT [--json]\n"
     "       tierfs warm PATH... [-f LIST] [--wait] [--json]\n"
     "       tierfs evict PATH... [-f LIST] [--json]\n"
     "       tierfs pin PATH... [-f LIST] [--wait] [--json]\n"
@@ -82,6 +86,9 @@ int run_command_line(int argc, char** argv) {
         return 0;
     }
     if (first == "status") return status_command(rest);
+    if (first == "reload") return reload_command(rest);
+    if (first == "--take-over" && !rest.empty())  // by a supervisor alone
+        return run_standby(std::atoi(rest.front().c_str()), process_environment());
     if (first == "umount") return umount_command(rest);
     if (first == "warm") return warm_command(rest);
     if (first == "evict") return evict_command(rest);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include "config/settings.hpp"
 #include "fs/commands/commands.hpp"
@@ -20,13 +22,17 @@ int mount_with(SettingsSources sources, const std::vector<std::string>& option_l
     }
     sources.environment = process_environment();
     std::error_code ignored;
+    for (auto& option : sources.options) {  // read once more by `tierfs reload`, from another directory
+        if (option.starts_with("config=") && option.size() > 7)
+            option = "config=" + std::filesystem::absolute(option.substr(7), ignored).string();
+    }
     sources.mountpoint = std::filesystem::absolute(sources.mountpoint, ignored).string();
     auto settings = load_settings(sources);
     if (!settings) {
         command_failed(settings.error().message);
         return settings.error().code == EINVAL ? 2 : 1;
     }
-    return launch_mount(std::move(*settings));
+    return launch_mount(std::move(*settings), std::move(sources));
 }
 
 /// An option list without its rw options.

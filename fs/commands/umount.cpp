@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "backends/disk/file_descriptor.hpp"
@@ -59,13 +58,12 @@ std::string who_holds(const std::string& mountpoint) {
     return text;
 }
 
-/// Something to wait on for the end of the mount's processes; none when the mount does not answer.
+/// Something to wait on for the end of the mount's processes, whether they answer or not; none when there is
+/// no control socket.
 FileDescriptor supervisor_of(const MountEntry& mount) {
-    const auto status = ask_control(control_path(mount.device()), "status", std::chrono::seconds(5));
-    if (!status || !status->is_object()) return {};
-    const auto pid = status->find("supervisor_pid");
-    if (pid == status->end() || !pid->is_number_integer()) return {};
-    return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid->get<pid_t>(), 0)));
+    const auto pid = control_owner(control_path(mount.device()));
+    if (!pid) return {};
+    return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, *pid, 0)));
 }
 
 bool wait_for_end(const FileDescriptor& process, int patience_ms) {

@@ -46,6 +46,8 @@ Result<std::string> exchange(int socket, std::string request, Clock::time_point 
             "ask.send", ::send(socket, request.data(), TIERFS_FAULT_SHORT(request.size()), MSG_NOSIGNAL));
         if (sent > 0) {
             request.erase(0, static_cast<std::size_t>(sent));
+        } else if (errno == EPIPE) {
+            break;  // it answered without having read
         } else if (errno == EAGAIN || errno == EINTR) {
             if (auto waited = wait_for(socket, POLLOUT, deadline); !waited) return fail(waited.error());
         } else {
@@ -71,7 +73,20 @@ Result<std::string> exchange(int socket, std::string request, Clock::time_point 
 
 Result<nlohmann::json> ask_control(const std::string& path, const std::string& command,
                                    std::chrono::milliseconds patience) {
-    return send_control(path, nlohmann::json{{"command", command}}, patience);
+    const nlohmann::json request{{"command", command}};
+    auto answer = send_control(path, request, patience);
+    if (!answer && (answer.error().code == EACCES || answer.error().code == ECONNRESET))
+        answer = send_control(path, request, patience);
+    return answer;
+}
+
+std::optional<pid_t> control_owner(const std::string& path) {
+    const auto socket = connect_to(path);
+    if (!socket) return std::nullopt;
+    ucred owner{};  // of whoever called listen(2)
+    socklen_t size = sizeof(owner);
+    if (::getsockopt(socket->get(), SOL_SOCKET, SO_PEERCRED, &owner, &size) != 0) return std::nullopt;
+    return owner.pid;
 }
 
 Result<nlohmann::json> send_control(const std::string& path, const nlohmann::json& request,

@@ -36,7 +36,7 @@ std::optional<SocketIdentity> socket_identity(const std::string& path);
 void remove_socket(const std::string& path, const std::optional<SocketIdentity>& expected);
 
 /// Answers a command; `request` is all of the line. Called on the control thread, must not wait for the
-/// origin. EINVAL for an unknown one.
+/// origin. EINVAL for an unknown one; EINPROGRESS: somebody else will answer (ControlServer::PassOn).
 using ControlHandler =
     std::function<Result<nlohmann::json>(const std::string& command, const nlohmann::json& request)>;
 
@@ -44,35 +44,55 @@ using ControlHandler =
 std::string path_to_wire(std::string_view path);
 std::optional<std::string> path_from_wire(std::string_view text);
 
-/// One line of the protocol: the request's line to the reply's, never fails whatever comes.
+/// One line of the protocol: the request's line to the reply's, never fails whatever comes. Empty: somebody
+/// else answers.
 std::string answer_control_line(std::string_view line, const ControlHandler& handler);
 
-/// Serves the socket on one thread, one client at a time, each for at most kPatience. Peers other than root
-/// and the owner are refused (SO_PEERCRED). Requests longer than kLongestRequest are refused.
+/// The answers of the protocol, each a line.
+std::string control_answer(const nlohmann::json& result);
+std::string control_refusal(const std::string& why);
+
+/// A socket at `path` that clients can connect to; they wait until somebody accepts. Makes its directory, and
+/// replaces a socket that is left over. Errors: one of them cannot be made.
+Result<FileDescriptor> listen_control(const std::string& path);
+
+/// The next client that waits at `listener`, if it may ask: root, and who runs this process (SO_PEERCRED).
+/// An empty one: none waits (EAGAIN), or it may not (EACCES); else the errno of accept.
+FileDescriptor accept_control(int listener);
+
+/// Serves a listening socket on one thread, one client at a time, each for at most kPatience. Requests longer
+/// than kLongestRequest are refused.
 class ControlServer {
   public:
     static constexpr std::size_t kLongestRequest = 64 << 10;
     static constexpr std::chrono::seconds kPatience{5};
+    /// Takes over a client whose request the handler left to somebody else. On the control thread.
+    using PassOn = std::function<void(FileDescriptor client)>;
 
-    /// Replaces a socket that is left over. Errors: the directory or the socket cannot be made.
-    static Result<std::unique_ptr<ControlServer>> open(const std::string& path, ControlHandler handler);
+    /// `path`: where the listener's socket lies. Errors: no descriptors.
+    static Result<std::unique_ptr<ControlServer>> open(FileDescriptor listener, const std::string& path,
+                                                       ControlHandler handler, PassOn pass_on = {});
     ~ControlServer();
     ControlServer(const ControlServer&) = delete;
     ControlServer& operator=(const ControlServer&) = delete;
 
     /// Ends the thread and removes the socket unless another mount has made its own there; idempotent.
     void stop();
+    /// Ends the thread; the socket stays, for whoever holds the listener too.
+    void leave();
 
   private:
-    ControlServer(std::string path, FileDescriptor listener, FileDescriptor wake, ControlHandler handler);
+    ControlServer(std::string path, FileDescriptor listener, FileDescriptor wake, ControlHandler handler,
+                  PassOn pass_on);
     void run();
-    void serve(int client);
+    void serve(FileDescriptor client);
     bool wait_for(int descriptor, short events, std::chrono::steady_clock::time_point deadline);
 
     std::string path_;
     std::optional<SocketIdentity> identity_;
     FileDescriptor listener_, wake_;
     ControlHandler handler_;
+    PassOn pass_on_;
     std::thread thread_;
 };
 
@@ -81,10 +101,14 @@ Result<nlohmann::json> parse_control_reply(std::string_view line);
 
 /// Sends one command to the socket at `path` and returns "result". Errors: ECONNREFUSED or ENOENT when nobody
 /// serves it, ETIMEDOUT, EACCES, or what the mount said (EIO).
+/// A daemon that dies with the question is asked again, the next one, once.
 Result<nlohmann::json> ask_control(const std::string& path, const std::string& command,
                                    std::chrono::milliseconds patience);
 /// The same with what the command needs: an object with a member "command".
 Result<nlohmann::json> send_control(const std::string& path, const nlohmann::json& request,
                                     std::chrono::milliseconds patience);
+
+/// The process that made the socket: a mount's supervisor. Nothing when nobody listens there.
+std::optional<pid_t> control_owner(const std::string& path);
 
 }  // namespace tierfs

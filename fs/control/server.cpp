@@ -46,11 +46,15 @@ std::string reply_line(const Json& reply) {
     return reply.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string refusal(const std::string& why) {
-    return reply_line(Json{{"ok", false}, {"error", why}});
+}  // namespace
+
+std::string control_answer(const Json& result) {
+    return reply_line(Json{{"ok", true}, {"result", result}});
 }
 
-}  // namespace
+std::string control_refusal(const std::string& why) {
+    return reply_line(Json{{"ok", false}, {"error", why}});
+}
 
 std::string control_directory() {
     if (::geteuid() == 0) return "/run/tierfs";
@@ -79,15 +83,16 @@ std::string answer_control_line(std::string_view line, const ControlHandler& han
         return depth <= 4;
     };
     const auto request = Json::parse(line, shallow, false);
-    if (!request.is_object()) return refusal("a request is one JSON object on a line");
+    if (!request.is_object()) return control_refusal("a request is one JSON object on a line");
     const auto command = request.find("command");
-    if (command == request.end() || !command->is_string()) return refusal("the request has no \"command\"");
+    if (command == request.end() || !command->is_string())
+        return control_refusal("the request has no \"command\"");
     auto result = handler(command->get<std::string>(), request);
-    if (!result) return refusal(result.error().message);
-    return reply_line(Json{{"ok", true}, {"result", std::move(*result)}});
+    if (result) return control_answer(*result);
+    return result.error().code == EINPROGRESS ? std::string() : control_refusal(result.error().message);
 }
 
-Result<std::unique_ptr<ControlServer>> ControlServer::open(const std::string& path, ControlHandler handler) {
+Result<FileDescriptor> listen_control(const std::string& path) {
     if (auto made = make_control_directory(path); !made) return fail(made.error());
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -96,8 +101,7 @@ Result<std::unique_ptr<ControlServer>> ControlServer::open(const std::string& pa
     std::memcpy(address.sun_path, path.data(), path.size());
 
     FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    FileDescriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!listener || !wake) return fail(system_error(errno, "the control socket"));
+    if (!listener) return fail(system_error(errno, "the control socket"));
     // A device number is used by one mount at a time, so a socket of its name is left over.
     ::unlink(path.c_str());
     const auto* generic = reinterpret_cast<const sockaddr*>(&address);
@@ -107,19 +111,35 @@ Result<std::unique_ptr<ControlServer>> ControlServer::open(const std::string& pa
         return fail(system_error(errno, "the control socket " + path));
     }
     if (::listen(listener.get(), 16) != 0) return fail(system_error(errno, "the control socket " + path));
-    std::unique_ptr<ControlServer> server(
-        new ControlServer(path, std::move(listener), std::move(wake), std::move(handler)));
+    return listener;
+}
+
+FileDescriptor accept_control(int listener) {
+    FileDescriptor client(TIERFS_FAULT_CALL(
+        "control.accept", ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
+    if (!client || may_ask(client.get())) return client;
+    errno = EACCES;
+    return FileDescriptor{};
+}
+
+Result<std::unique_ptr<ControlServer>> ControlServer::open(FileDescriptor listener, const std::string& path,
+                                                           ControlHandler handler, PassOn pass_on) {
+    FileDescriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!wake) return fail(system_error(errno, "the control socket"));
+    std::unique_ptr<ControlServer> server(new ControlServer(path, std::move(listener), std::move(wake),
+                                                            std::move(handler), std::move(pass_on)));
     server->identity_ = socket_identity(path);
     server->thread_ = std::thread([raw = server.get()] { raw->run(); });
     return server;
 }
 
 ControlServer::ControlServer(std::string path, FileDescriptor listener, FileDescriptor wake,
-                             ControlHandler handler)
+                             ControlHandler handler, PassOn pass_on)
     : path_(std::move(path)),
       listener_(std::move(listener)),
       wake_(std::move(wake)),
-      handler_(std::move(handler)) {}
+      handler_(std::move(handler)),
+      pass_on_(std::move(pass_on)) {}
 
 ControlServer::~ControlServer() {
     stop();
@@ -127,11 +147,16 @@ ControlServer::~ControlServer() {
 
 void ControlServer::stop() {
     if (!thread_.joinable()) return;
+    leave();
+    remove_socket(path_, identity_);
+}
+
+void ControlServer::leave() {
+    if (!thread_.joinable()) return;
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof(one));
     thread_.join();
     listener_.reset();
-    remove_socket(path_, identity_);
 }
 
 bool ControlServer::wait_for(int descriptor, short events, std::chrono::steady_clock::time_point deadline) {
@@ -154,19 +179,18 @@ void ControlServer::run() {
             return;
         }
         if (wanted[1].revents != 0) return;
-        const FileDescriptor client(TIERFS_FAULT_CALL(
-            "control.accept", ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
-        if (!client) {
+        FileDescriptor client = accept_control(listener_.get());
+        if (client) {
+            serve(std::move(client));
+        } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED && errno != EACCES) {
             // Out of descriptors, or of memory: the connection stays in the queue, so do not spin on it.
-            if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-                std::this_thread::sleep_for(std::chrono::milliseconds(100));
-            continue;
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));
         }
-        if (may_ask(client.get())) serve(client.get());
     }
 }
 
-void ControlServer::serve(int client) {
+void ControlServer::serve(FileDescriptor owned) {
+    const int client = owned.get();
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     std::string input;
     std::string output;
@@ -186,10 +210,12 @@ void ControlServer::serve(int client) {
         if (const auto end = input.find('\n'); end != std::string::npos) {
             output = answer_control_line(std::string_view(input).substr(0, end), handler_);
             input.erase(0, end + 1);
-            continue;
+            if (!output.empty()) continue;
+            if (pass_on_) pass_on_(std::move(owned));
+            return;
         }
         if (input.size() > kLongestRequest) {
-            output = refusal("the request is too long");
+            output = control_refusal("the request is too long");
             last = true;
             continue;
         }

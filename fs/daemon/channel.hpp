@@ -21,13 +21,25 @@ struct Message {
         unmount = 'U',   ///< daemon: I was asked to end, unmount me
         finish = 'T',    ///< supervisor: the mount is gone from the name space, answer what waits and end
         ending = 'E',    ///< daemon: the mount is gone, I am ending
+        // A mount that changes hands. The new program hears request, record and, when it may begin, go.
+        reload = 'L',    ///< daemon: `descriptor` is a client that asks for a new program; answer it
+        request = 'Q',   ///< supervisor: `descriptor` is a TakeoverRequest; text: kReload or kRestart
+        record = 'C',    ///< supervisor: `descriptor` is a ConnectionRecord
+        ready = 'Y',     ///< new program: I can take over; text: my version
+        retire = 'R',    ///< supervisor: leave the connection to another daemon and end
+        go = 'G',        ///< supervisor: the other one has ended, begin
+        listener = 'N',  ///< supervisor: `descriptor` is the control socket
     };
     Kind kind = Kind::failed;
     std::string text;
     FileDescriptor descriptor;
 };
 
-/// One end of a socket pair that keeps messages apart (SOCK_SEQPACKET). Not thread-safe.
+/// Of Message::Kind::request: whether it is an upgrade, which may be refused, or somebody has to serve.
+inline constexpr const char* kReload = "reload";
+inline constexpr const char* kRestart = "restart";
+
+/// One end of a socket pair that keeps messages apart (SOCK_SEQPACKET). Any thread may send; else for one.
 class Channel {
   public:
     Channel() = default;

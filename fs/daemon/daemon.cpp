@@ -10,12 +10,14 @@
 #include <sstream>
 
 #include "config/log.hpp"
+#include "tiering/object.hpp"
 
 namespace tierfs {
 
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kHandOver = std::chrono::seconds(2);       // readers wait meanwhile, of these and of all files
 constexpr auto kStuckPatience = std::chrono::seconds(3);  // beyond the origin's own
 constexpr auto kMargin = std::chrono::seconds(1);         // for an answer on its way when the deadline passes
 
@@ -41,19 +43,19 @@ std::string index_identity(const Settings& settings, const Origin& origin) {
 
 }  // namespace
 
-Daemon::Daemon(Settings settings, std::filesystem::path scratch, long supervisor_pid,
-               ConnectionRecord& record)
-    : settings_(std::move(settings)),
-      scratch_(std::move(scratch)),
-      supervisor_pid_(supervisor_pid),
-      record_(record),
-      takes_over_(!record.init().empty()) {}
+Daemon::Daemon(const DaemonStart& start, Channel& supervisor)
+    : settings_(start.settings),
+      scratch_(start.scratch),
+      supervisor_pid_(start.supervisor_pid),
+      record_(start.record),
+      supervisor_(supervisor),
+      takes_over_(!start.record.init().empty()) {}
 
 Daemon::~Daemon() {
     stop();
 }
 
-Result<void> Daemon::prepare() {
+Result<void> Daemon::open_source(bool strict) {
     const auto plan =
         MemoryPlan::divide(settings_.memory_limit, settings_.ram_limit, !settings_.nvme_path.empty());
     if (!plan) return fail(plan.error());
@@ -62,8 +64,23 @@ Result<void> Daemon::prepare() {
     auto origin = open_origin(settings_);
     if (!origin) return fail(origin.error());
     origin_ = std::move(*origin);
-    if (auto checked = check_origin(); !checked) return checked;
+    if (auto checked = check_identity(); !checked) return checked;
+    return check_origin(strict);
+}
 
+// Node ids stand in the index of one source: in another one they would be other files.
+Result<void> Daemon::check_identity() {
+    const auto identity = to_string(content_id(index_identity(settings_, *origin_), "", ""));
+    if (!takes_over_) record_.set_index_identity(identity);
+    if (record_.index_identity() == identity) return {};
+    return fail(ESTALE, "what is mounted now is another source than the mount was made of (" +
+                            origin_->identity() + "): unmount and mount again");
+}
+
+Result<void> Daemon::prepare() {
+    if (!origin_) {
+        if (auto opened = open_source(false); !opened) return opened;
+    }
     auto devices = CacheDevices::open(settings_.nvme_path, origin_->identity());
     if (!devices) return fail(devices.error());
     cache_devices_ = std::move(*devices);
@@ -80,9 +97,9 @@ Result<void> Daemon::prepare() {
 }
 
 // Readers of what the tiers hold need no origin, and the others wait for it as at any other time.
-Result<void> Daemon::check_origin() {
+Result<void> Daemon::check_origin(bool strict) {
     auto checked = origin_->check();
-    if (!checked && takes_over_) {
+    if (!checked && takes_over_ && !strict) {
         log::warning("the source does not answer now: " + checked.error().message);
         return {};
     }
@@ -141,7 +158,7 @@ void Daemon::open_pins() {
     pins_ = std::make_unique<Pins>(std::move(folders));
 }
 
-Result<void> Daemon::serve(FileDescriptor device, const std::string& number) {
+Result<void> Daemon::serve(FileDescriptor device, const std::string& number, FileDescriptor listener) {
     operations_ = std::make_unique<Operations>(*names_, *store_, settings_, &record_);
     SessionHandlers handlers{&Operations::table(), operations_.get(), &Operations::at_once};
     handlers.record = &record_;
@@ -167,16 +184,21 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number) {
     }
     if (!takes_over_) allow_passthrough(std::move(against));
     jobs_ = std::make_unique<Jobs>(*origin_, *store_, *pins_, *pin_keeper_);
+    if (listener) open_control(std::move(listener), number);
+    sample_memory();
+    return {};
+}
+
+void Daemon::open_control(FileDescriptor listener, const std::string& number) {
     auto control = ControlServer::open(
-        control_path(number),
-        [this](const std::string& name, const nlohmann::json& request) { return command(name, request); });
+        std::move(listener), control_path(number),
+        [this](const std::string& name, const nlohmann::json& request) { return command(name, request); },
+        [this](const FileDescriptor& client) { supervisor_.send(Message::Kind::reload, {}, client.get()); });
     if (control) {
         control_ = std::move(*control);
     } else {
         log::warning(control.error().message + ": `tierfs status` will not work for this mount");
     }
-    sample_memory();
-    return {};
 }
 
 void Daemon::allow_passthrough(std::string against) {
@@ -206,9 +228,17 @@ std::string Daemon::against_passthrough() const {
 Result<nlohmann::json> Daemon::command(const std::string& name, const nlohmann::json& request) {
     if (name == "status") return status_json(status());
     if (name == "class") return set_class(request);
+    if (name == "reload") return reload();
     auto answer = jobs_->command(name, request);
     if (answer || answer.error().code != ENOSYS) return answer;
     return fail(EINVAL, "this version of the mount does not know the command \"" + name + "\"");
+}
+
+Result<nlohmann::json> Daemon::reload() const {
+    const auto supervisor = supervisor_status();
+    if (supervisor.enabled) return fail(EINPROGRESS, "the supervisor answers");
+    return fail(ENOTSUP, "no other daemon can take this mount over (" + supervisor.reason +
+                             "): unmount and mount again");
 }
 
 Result<nlohmann::json> Daemon::set_class(const nlohmann::json& request) {
@@ -229,6 +259,7 @@ Result<nlohmann::json> Daemon::set_class(const nlohmann::json& request) {
 SupervisorStatus Daemon::supervisor_status() const {
     SupervisorStatus supervisor;
     supervisor.restarts = record_.restarts();
+    supervisor.reloads = record_.reloads();
     timespec now{};
     ::clock_gettime(CLOCK_BOOTTIME, &now);
     supervisor.mount_uptime_s = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
@@ -283,10 +314,24 @@ void Daemon::sample_memory() {
     }
 }
 
+void Daemon::remove_control_socket() {
+    if (control_) control_->stop();
+}
+
+bool Daemon::retire() {
+    if (control_) control_->leave();
+    session_->stop();
+    if (!session_->in_flight().wait_until_none(kHandOver)) {
+        log::info(std::to_string(session_->in_flight().count()) + " requests are left to the next daemon");
+    }
+    session_->leave_the_rest();
+    return stop();
+}
+
 bool Daemon::stop() {
     if (stopped_) return true;
     stopped_ = true;
-    control_.reset();
+    if (control_) control_->leave();
     if (origin_) origin_->stop();
     const bool quiet = !store_ || store_->stop(kStuckPatience);
     if (jobs_) jobs_->stop();

@@ -30,12 +30,31 @@
 
 namespace tierfs {
 
+/// When a daemon begins that takes a mount over from one which still serves: it says that it is ready, and
+/// waits for Message::Kind::go.
+enum class Waits {
+    no,
+    always,            ///< somebody has to serve: a source that does not answer does not matter
+    when_all_is_well,  ///< else it says why not, and ends
+};
+
+/// What a daemon is started with. The record must outlive it.
+struct DaemonStart {
+    Settings settings;
+    std::filesystem::path scratch;  ///< for the index of a mount that has no other place for it
+    long supervisor_pid;
+    ConnectionRecord& record;
+    Channel channel;  ///< to the supervisor
+    Waits waits = Waits::no;
+};
+
 /// Owns everything that serves one mount, from the origin up to the session. prepare() before there is a
 /// mount, serve() with its descriptor, stop() once; one thread calls them. Errors name the part and say what
 /// to do. With a record of a connection that another daemon served, it takes that over.
 class Daemon {
   public:
-    Daemon(Settings settings, std::filesystem::path scratch, long supervisor_pid, ConnectionRecord& record);
+    /// Only the channel of `start` is not taken over; `supervisor` must outlive the daemon.
+    Daemon(const DaemonStart& start, Channel& supervisor);
     ~Daemon();
     Daemon(const Daemon&) = delete;
     Daemon& operator=(const Daemon&) = delete;
@@ -43,8 +62,12 @@ class Daemon {
     /// Another daemon served the mount before.
     [[nodiscard]] bool takes_over() const { return takes_over_; }
 
+    /// The source: what can be looked at while another daemon serves. prepare() does it where it was not
+    /// done. `strict`: a source that does not answer is an error also for one that takes over.
+    Result<void> open_source(bool strict);
     Result<void> prepare();
-    Result<void> serve(FileDescriptor device, const std::string& number);
+    /// `listener`: of the control socket; none: there is none.
+    Result<void> serve(FileDescriptor device, const std::string& number, FileDescriptor listener);
 
     /// Readable once the mount is gone.
     [[nodiscard]] int ended() const { return session_->ended(); }
@@ -56,10 +79,16 @@ class Daemon {
     /// Ends all parts in the order in which they wait for each other: first the origin, so that nothing waits
     /// for it. False: some thread is held by the source or a device; the process must end by _exit.
     bool stop();
+    /// Leaves the connection to another daemon: reads no more requests, answers what it can within some
+    /// seconds, and ends all parts as stop() does. What is left the kernel sends again.
+    bool retire();
+    /// Removes the control socket, where nobody else is left to do it.
+    void remove_control_socket();
 
   private:
     void sample_memory();
-    Result<void> check_origin();
+    Result<void> check_origin(bool strict);
+    Result<void> check_identity();
     Result<void> open_index();
     Result<void> open_names();
     Result<void> open_nvme();
@@ -67,15 +96,18 @@ class Daemon {
     /// Why no file may be passed through to the kernel; empty: nothing is against it so far.
     [[nodiscard]] std::string against_passthrough() const;
     Result<nlohmann::json> command(const std::string& name, const nlohmann::json& request);
+    void open_control(FileDescriptor listener, const std::string& number);
+    Result<nlohmann::json> reload() const;
     Result<nlohmann::json> set_class(const nlohmann::json& request);
     void allow_passthrough(std::string against);
-    SupervisorStatus supervisor_status() const;
+    [[nodiscard]] SupervisorStatus supervisor_status() const;
     StatusInputs status();
 
     Settings settings_;
     std::filesystem::path scratch_;
     long supervisor_pid_;
     ConnectionRecord& record_;
+    Channel& supervisor_;
     const bool takes_over_;
     std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
     MemoryPlan plan_;
@@ -102,7 +134,6 @@ class Daemon {
 
 /// The whole life of the daemon process: prepares, reports over the channel, serves until the mount is gone
 /// or a signal or the supervisor ends it. Returns the exit status.
-int run_daemon(const Settings& settings, const std::filesystem::path& scratch, long supervisor_pid,
-               ConnectionRecord& record, Channel channel);
+int run_daemon(DaemonStart start);
 
 }  // namespace tierfs

@@ -9,7 +9,9 @@
 
 #include <array>
 #include <exception>
+#include <optional>
 
+#include "config/fault_point.hpp"
 #include "config/log.hpp"
 #include "fs/daemon/daemon.hpp"
 #include "fs/daemon/unmount.hpp"
@@ -66,7 +68,10 @@ class MainLoop {
           mountpoint_(std::move(mountpoint)),
           number_(std::move(number)) {}
 
-    /// Returns when the mount is gone from the name space, or must be given up.
+    /// The mount goes on, with another daemon.
+    [[nodiscard]] bool retires() const { return retires_; }
+
+    /// Returns when the mount is gone from the name space, must be given up, or is to change hands.
     void run() {
         while (true) {
             std::array<pollfd, 3> wanted{pollfd{daemon_.ended(), POLLIN, 0}, pollfd{signals_, POLLIN, 0},
@@ -90,8 +95,12 @@ class MainLoop {
 
     bool heard_to_finish() {
         const auto message = channel_.receive();
-        if (message) return message->kind == Message::Kind::finish;
+        if (message) {
+            retires_ = message->kind == Message::Kind::retire;
+            return retires_ || message->kind == Message::Kind::finish;
+        }
         log::error("the supervisor of " + mountpoint_ + " died: unmounting");
+        daemon_.remove_control_socket();
         const auto done = unmount_with_grace(mountpoint_, number_, std::chrono::seconds(2));
         if (!done) log::error(done.error().message);
         return true;
@@ -101,6 +110,7 @@ class MainLoop {
     Channel& channel_;
     int signals_;
     std::string mountpoint_, number_;
+    bool retires_ = false;
 };
 
 // Nobody may be left to kill a daemon whose end hangs, and it would keep its cache locked for good. Longer
@@ -128,9 +138,50 @@ int stop_unserved(Daemon& daemon) {
 /// The mount exists, and this daemon will not serve it: nobody may be left who unmounts.
 int give_up(Daemon& daemon, const std::string& mountpoint, const std::string& number) {
     limit_end();
+    daemon.remove_control_socket();
     if (const auto done = unmount_with_grace(mountpoint, number, std::chrono::seconds(2)); !done)
         log::error(done.error().message);
     return stop_unserved(daemon);
+}
+
+/// Retired: another daemon serves from now on.
+int end_retired(Daemon& daemon, const std::string& mountpoint) {
+    log::info("another daemon takes over " + mountpoint);
+    limit_end();
+    const bool answered = daemon.retire();
+    log::flush();
+    if (!answered) ::_exit(1);
+    return 0;
+}
+
+/// Until the daemon before this one has ended. False: this one is not wanted, or says why it cannot.
+bool wait_for_turn(Daemon& daemon, Channel& channel, Waits waits) {
+    if (waits == Waits::no) return true;
+    if (auto opened = daemon.open_source(waits == Waits::when_all_is_well); !opened) {
+        report_failure(channel, opened.error().message);
+        return false;
+    }
+    if (!channel.send(Message::Kind::ready, TIERFS_VERSION)) return false;
+    const auto message = channel.receive();
+    return message && message->kind == Message::Kind::go && TIERFS_FAULT("takeover.go") == 0;
+}
+
+/// What came with `mounted`, and before it.
+struct Mounted {
+    std::string number;
+    FileDescriptor device, listener;
+};
+std::optional<Mounted> wait_for_mount(Channel& channel) {
+    Mounted mounted;
+    auto message = channel.receive();
+    if (message && message->kind == Message::Kind::listener) {
+        mounted.listener = std::move(message->descriptor);
+        message = channel.receive();
+    }
+    if (!message || message->kind != Message::Kind::mounted) return std::nullopt;
+    mounted.number = message->text;
+    mounted.device = std::move(message->descriptor);
+    return mounted;
 }
 
 int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int signals) {
@@ -139,13 +190,14 @@ int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int 
         limit_end();
         return 1;
     }
-    auto message = channel.receive();
-    if (!message || message->kind != Message::Kind::mounted) {  // could not be mounted, or given up
+    auto mounted = wait_for_mount(channel);
+    if (!mounted) {  // could not be mounted, or given up
         limit_end();
         return 1;
     }
-    const std::string number = message->text;
-    if (auto serving = daemon.serve(std::move(message->descriptor), number); !serving) {
+    const std::string number = mounted->number;
+    if (auto serving = daemon.serve(std::move(mounted->device), number, std::move(mounted->listener));
+        !serving) {
         const bool told = channel.send(Message::Kind::failed, serving.error().message);
         if (!told) log::error(serving.error().message);
         if (told && daemon.takes_over()) return stop_unserved(daemon);  // another one may
@@ -156,7 +208,9 @@ int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int 
         return give_up(daemon, settings.mountpoint, number);
     }
     log::info("serving " + settings.source + " on " + settings.mountpoint);
-    MainLoop(daemon, channel, signals, settings.mountpoint, number).run();
+    MainLoop loop(daemon, channel, signals, settings.mountpoint, number);
+    loop.run();
+    if (loop.retires()) return end_retired(daemon, settings.mountpoint);
     channel.send(Message::Kind::ending);
     limit_end();
     const bool broken = daemon.broken();
@@ -169,13 +223,14 @@ int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int 
 
 }  // namespace
 
-int run_daemon(const Settings& settings, const std::filesystem::path& scratch, long supervisor_pid,
-               ConnectionRecord& record, Channel channel) {
+int run_daemon(DaemonStart start) {
+    Channel channel = std::move(start.channel);
     const FileDescriptor signals = block_signals();
     tune_process();
     try {
-        Daemon daemon(settings, scratch, supervisor_pid, record);
-        return serve_mount(settings, daemon, channel, signals.get());
+        Daemon daemon(start, channel);
+        if (!wait_for_turn(daemon, channel, start.waits)) return 1;
+        return serve_mount(start.settings, daemon, channel, signals.get());
     } catch (const std::exception& error) {
         return report_failure(channel, std::string("starting failed: ") + error.what());
     }

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
+#include <vector>
 
 #include "config/fault_point.hpp"
 #include "config/log.hpp"
@@ -36,6 +37,13 @@ int failed(const std::string& why) {
 void make_absolute(std::string& path) {
     std::error_code ignored;
     if (!path.empty()) path = std::filesystem::absolute(path, ignored).lexically_normal().string();
+}
+
+bool is_same_file(const std::string& one, const std::string& other) {
+    struct stat first {};
+    struct stat second {};
+    return ::stat(one.c_str(), &first) == 0 && ::stat(other.c_str(), &second) == 0 &&
+           first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
 log::Level level_of(const std::string& name) {
@@ -147,7 +155,7 @@ int wait_for_mount(const Settings& settings, pid_t supervisor, Channel& channel,
     return failed(message->text);
 }
 
-int launch_in_background(const Settings& settings) {
+int launch_in_background(const Settings& settings, const MountRequest& request) {
     ::signal(SIGCHLD, SIG_DFL);
     sigset_t signals;
     ::sigemptyset(&signals);
@@ -162,9 +170,9 @@ int launch_in_background(const Settings& settings) {
     if (supervisor < 0) return failed(system_error(errno, "fork").message);
     if (supervisor == 0) {
         detach(settings, ends->second.descriptor());
-        log::open(level_of(settings.log_level), settings.log_file);
+        open_log(settings);
         // _exit: libfuse keeps a little memory of the mount for good, and there is nothing left to do.
-        ::_exit(run_supervisor(settings, std::move(ends->second)));
+        ::_exit(run_supervisor(settings, request, std::move(ends->second)));
     }
     ends->second.close();
     return wait_for_mount(settings, supervisor, ends->first, descriptor.get());
@@ -172,7 +180,7 @@ int launch_in_background(const Settings& settings) {
 
 }  // namespace
 
-int launch_mount(Settings settings) {
+void make_paths_absolute(Settings& settings) {
     for (auto* path : {&settings.index_path, &settings.log_file, &settings.s3_ca_bundle})
         make_absolute(*path);
     std::string devices;
@@ -181,13 +189,39 @@ int launch_mount(Settings settings) {
         devices += (devices.empty() ? "" : ":") + path;
     }
     settings.nvme_path = std::move(devices);
+}
+
+std::string program_path() {
+    const std::string self = "/proc/self/exe";
+    const std::string name = program_invocation_name;
+    std::error_code error;
+    std::vector<std::string> candidates;
+    if (name.find('/') != std::string::npos) {
+        candidates.push_back(std::filesystem::absolute(name, error).string());
+    } else if (const char* path = std::getenv("PATH"); path != nullptr) {
+        for (const auto& folder : split_paths(path)) candidates.push_back(folder + "/" + name);
+    }
+    for (const auto& candidate : candidates) {
+        if (candidate.starts_with('/') && is_same_file(candidate, self)) return candidate;
+    }
+    return std::filesystem::read_symlink(self, error).string();
+}
+
+std::string open_log(const Settings& settings) {
+    return log::open(level_of(settings.log_level), settings.log_file);
+}
+
+int launch_mount(Settings settings, SettingsSources sources) {
+    make_paths_absolute(settings);
     auto mountpoint = check_mount(settings);
     if (!mountpoint) return failed(mountpoint.error().message);
     settings.mountpoint = std::move(*mountpoint);
+    sources.mountpoint = settings.mountpoint;
+    const MountRequest request{program_path(), std::move(sources)};
     if (settings.foreground) {
-        const auto problem = log::open(level_of(settings.log_level), settings.log_file);
+        const auto problem = open_log(settings);
         if (!problem.empty()) return failed(problem);
-        ::_exit(run_supervisor(settings, Channel{}));  // as above
+        ::_exit(run_supervisor(settings, request, Channel{}));  // as above
     }
     if (settings.log_file.empty()) {
         settings.log_file = default_log_file(settings.mountpoint);
@@ -196,7 +230,7 @@ int launch_mount(Settings settings) {
                !log) {
         return failed(system_error(errno, "log.file " + settings.log_file).message);
     }
-    return launch_in_background(settings);
+    return launch_in_background(settings, request);
 }
 
 }  // namespace tierfs

@@ -18,18 +18,12 @@
 
 #include "config/fault_point.hpp"
 #include "config/log.hpp"
-#include "fs/control/control.hpp"
-#include "fs/daemon/cache_directory.hpp"
 #include "fs/daemon/daemon.hpp"
-#include "fs/daemon/restarts.hpp"
-#include "fs/daemon/unmount.hpp"
-#include "fs/session/connection_record.hpp"
+#include "fs/daemon/supervisor_process.hpp"
 
 namespace tierfs {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr auto kGrace = std::chrono::seconds(2);         // for readers to finish before a lazy unmount
 constexpr auto kSilence = std::chrono::seconds(5);       // for a daemon whose channel closed to have died
@@ -45,52 +39,7 @@ std::string how_it_died(pid_t pid, int status) {
     return text;
 }
 
-class Supervisor {
-  public:
-    Supervisor(const Settings& settings, Channel launcher)
-        : settings_(settings), launcher_(std::move(launcher)), restarts_(settings.restart_limit) {}
-
-    int run();
-
-  private:
-    enum class State { preparing, mounted, serving, restarting, ending };
-
-    Result<void> start();
-    Result<void> fork_daemon();
-    void wait_for_news();
-    [[nodiscard]] std::optional<Clock::time_point> next_deadline() const;
-    void block_signals();
-    void heard(Message message);
-    void mount();
-    bool send_mounted();
-    void signal_daemon(int signal) const;
-    void restart();
-    void restarted();
-    bool will_restart(const std::string& why);
-    void end_mount();
-    void signalled();
-    void end();
-    void kill_daemon();
-    void daemon_died();
-    void report_failure(const std::string& why);
-
-    const Settings& settings_;
-    Channel launcher_;
-    Channel daemon_channel_;
-    FileDescriptor signals_;
-    ScratchDirectory scratch_;
-    FuseMount mount_;
-    std::unique_ptr<ConnectionRecord> record_;
-    Restarts restarts_;
-    pid_t daemon_ = -1;  ///< -1: none runs
-    bool listening_ = true, was_killed_ = false;
-    std::optional<SocketIdentity> control_socket_;
-    bool ended_unserved_ = false;  ///< while a daemon was about to take over: it may end as it likes
-    State state_ = State::preparing;
-    bool failed_ = false;
-    std::optional<int> exit_;
-    std::optional<Clock::time_point> kill_at_, restart_at_;
-};
+}  // namespace
 
 void Supervisor::block_signals() {
     ::signal(SIGCHLD, SIG_DFL);  // one that is ignored, by inheritance, would reap the daemon unseen
@@ -115,6 +64,21 @@ Result<void> Supervisor::start() {
     return fork_daemon();
 }
 
+Result<void> Supervisor::start_daemon() {
+    if (!image_) return fork_daemon();
+    auto started = image_->start(*record_, kRestart);
+    if (!started) return fail(started.error());
+    daemon_started(std::move(*started));
+    return {};
+}
+
+void Supervisor::daemon_started(DaemonProcess process) {
+    daemon_ = process.pid;
+    daemon_channel_ = std::move(process.channel);
+    listening_ = true;
+    was_killed_ = false;
+}
+
 Result<void> Supervisor::fork_daemon() {
     auto ends = Channel::make();
     if (!ends) return fail(ends.error());
@@ -127,13 +91,13 @@ Result<void> Supervisor::fork_daemon() {
         launcher_.close();
         signals_.reset();
         daemon_channel_.close();
-        mount_.device.reset();  // a daemon has the one that it is sent
+        mount_.device.reset();  // a daemon has those that it is sent
+        listener_.reset();
+        reload_.reset();
         // exit, not return: what this stack holds is the supervisor's to clean up.
-        std::exit(run_daemon(settings_, scratch_.path(), supervisor, *record_, std::move(ends->second)));
+        std::exit(run_daemon({settings_, scratch_.path(), supervisor, *record_, std::move(ends->second)}));
     }
-    daemon_channel_ = std::move(ends->first);
-    listening_ = true;
-    was_killed_ = false;
+    daemon_started({daemon_, std::move(ends->first)});
     return {};
 }
 
@@ -149,18 +113,28 @@ int Supervisor::run() {
             kill_daemon();
         }
         if (!exit_ && restart_at_ && Clock::now() >= *restart_at_) restart();
+        if (reload_ && reload_->stage == Reload::Stage::starting && Clock::now() >= reload_->deadline)
+            refuse_reload("the new program does not come up in time");
     }
+    if (reload_) refuse_reload("the mount has ended");
     return exit_.value_or(1);
 }
 
-std::optional<Clock::time_point> Supervisor::next_deadline() const {
-    if (kill_at_ && restart_at_) return std::min(*kill_at_, *restart_at_);
-    return kill_at_ ? kill_at_ : restart_at_;
+std::optional<Supervisor::Clock::time_point> Supervisor::next_deadline() const {
+    std::optional<Clock::time_point> first;
+    const auto earlier = [&](const std::optional<Clock::time_point>& other) {
+        if (other && (!first || *other < *first)) first = other;
+    };
+    earlier(kill_at_);
+    earlier(restart_at_);
+    if (reload_ && reload_->stage == Reload::Stage::starting) earlier(reload_->deadline);
+    return first;
 }
 
 void Supervisor::wait_for_news() {
-    std::array<pollfd, 2> wanted{pollfd{signals_.get(), POLLIN, 0},
-                                 pollfd{listening_ ? daemon_channel_.descriptor() : -1, POLLIN, 0}};
+    std::array<pollfd, 3> wanted{pollfd{signals_.get(), POLLIN, 0},
+                                 pollfd{listening_ ? daemon_channel_.descriptor() : -1, POLLIN, 0},
+                                 pollfd{reload_ ? reload_->process.channel.descriptor() : -1, POLLIN, 0}};
     int patience = -1;
     if (const auto deadline = next_deadline()) {
         const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*deadline - Clock::now());
@@ -175,6 +149,7 @@ void Supervisor::wait_for_news() {
             if (!kill_at_) kill_at_ = Clock::now() + kSilence;
         }
     }
+    if (wanted[2].revents != 0 && reload_) standby_speaks();
     if (wanted[0].revents != 0) signalled();
 }
 
@@ -185,6 +160,7 @@ void Supervisor::heard(Message message) {
             break;
         case Message::Kind::failed:
             if (state_ == State::restarting || state_ == State::serving) {
+                if (reload_ && reload_->stage == Reload::Stage::taken) reload_->why = message.text;
                 log::error("the daemon cannot serve: " + message.text);
             } else {
                 report_failure(message.text);
@@ -194,13 +170,18 @@ void Supervisor::heard(Message message) {
         case Message::Kind::serving:
             if (state_ == State::restarting) restarted();
             if (state_ == State::mounted) state_ = State::serving;
-            control_socket_ = socket_identity(control_path(mount_.number));
             set_read_ahead(mount_.number, kReadAheadKib);  // FUSE_INIT would undo an earlier one
             if (launcher_.descriptor() >= 0 && !launcher_.send(Message::Kind::serving)) {
                 log::error("whoever mounts does not hear of it: unmounting " + settings_.mountpoint);
                 end();  // the command says that it failed
             }
             launcher_.close();
+            break;
+        case Message::Kind::ready:  // after its program was reloaded: one that died is replaced
+            daemon_channel_.send(Message::Kind::go);
+            break;
+        case Message::Kind::reload:
+            reload_asked(std::move(message.descriptor));
             break;
         case Message::Kind::unmount:
             end();
@@ -226,18 +207,36 @@ void Supervisor::mount() {
     }
     mount_ = std::move(*mounted);
     state_ = State::mounted;
+    listen();
     if (send_mounted()) return;
     report_failure("the daemon cannot be told that " + settings_.mountpoint + " is mounted");
     daemon_channel_.close();
     kill_at_ = Clock::now() + kSilence;
 }
 
+void Supervisor::listen() {
+    auto listener = listen_control(control_path(mount_.number));
+    if (!listener) {
+        log::warning(listener.error().message + ": `tierfs status` will not work for this mount");
+        return;
+    }
+    listener_ = std::move(*listener);
+    control_socket_ = socket_identity(control_path(mount_.number));
+}
+
 bool Supervisor::send_mounted() {
+    if (listener_ && !daemon_channel_.send(Message::Kind::listener, {}, listener_.get())) return false;
     return daemon_channel_.send(Message::Kind::mounted, mount_.number, mount_.device.get());
 }
 
 void Supervisor::signal_daemon(int signal) const {
     if (daemon_ > 0) ::kill(daemon_, signal);
+}
+
+/// A daemon that does not serve by then is killed.
+Supervisor::Clock::time_point Supervisor::restart_deadline() const {
+    return Clock::now() + kEndPatience +
+           std::min<std::chrono::milliseconds>(settings_.origin_deadline, std::chrono::hours(1));
 }
 
 void Supervisor::restart() {
@@ -248,9 +247,8 @@ void Supervisor::restart() {
         return;
     }
     record_->count_restart();
-    const auto forked = fork_daemon();
-    kill_at_ = Clock::now() + kEndPatience +
-               std::min<std::chrono::milliseconds>(settings_.origin_deadline, std::chrono::hours(1));
+    const auto forked = start_daemon();
+    kill_at_ = restart_deadline();
     if (forked || will_restart("a new daemon cannot be started: " + forked.error().message)) return;
     end_mount();
     exit_ = 1;
@@ -261,6 +259,7 @@ void Supervisor::restarted() {
     restarts_.served();
     kill_at_.reset();
     state_ = State::serving;
+    if (reload_) reloaded();
 }
 
 /// Whether another daemon is to take over; then when.
@@ -284,7 +283,7 @@ void Supervisor::signalled() {
     signalfd_siginfo signal{};
     while (!exit_ && ::read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
         if (signal.ssi_signo == SIGCHLD) {
-            daemon_died();
+            reap();
         } else if (signal.ssi_signo == SIGHUP && !settings_.foreground) {
             log::info("SIGHUP has no meaning for a mount");
         } else if (state_ == State::preparing) {
@@ -343,9 +342,18 @@ void Supervisor::kill_daemon() {
     if (!done) log::error(done.error().message);
 }
 
-void Supervisor::daemon_died() {
+void Supervisor::reap() {
     int status = 0;
-    if (daemon_ < 0 || ::waitpid(daemon_, &status, WNOHANG) != daemon_) return;
+    for (pid_t child = 0; !exit_ && (child = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+        if (child == daemon_) {
+            daemon_died(status);
+        } else if (reload_ && child == reload_->process.pid) {
+            standby_died(status);
+        }
+    }
+}
+
+void Supervisor::daemon_died(int status) {
     const auto pid = std::exchange(daemon_, -1);
     const bool clean = (WIFEXITED(status) && WEXITSTATUS(status) == 0) || ended_unserved_;
     // Messages that it sent last may still lie in the channel.
@@ -355,7 +363,11 @@ void Supervisor::daemon_died() {
         if (message->kind == Message::Kind::failed || message->kind == Message::Kind::ending)
             heard(std::move(*message));
     }
-    if (!clean && will_restart(how_it_died(pid, status))) return;
+    if (take_turns()) return;
+    const bool was_new = reload_ && reload_->stage == Reload::Stage::taken;
+    if (was_new) reload_failed(reload_->why.empty() ? how_it_died(pid, status) : reload_->why);
+    if ((!clean || (was_new && state_ == State::restarting)) && will_restart(how_it_died(pid, status)))
+        return;
     if (!clean && !failed_) {
         const auto why = how_it_died(pid, status);
         if (state_ == State::preparing || state_ == State::mounted) {
@@ -382,12 +394,10 @@ void Supervisor::report_failure(const std::string& why) {
     }
 }
 
-}  // namespace
-
-int run_supervisor(const Settings& settings, Channel launcher) {
+int run_supervisor(const Settings& settings, const MountRequest& request, Channel launcher) {
     int status = 1;
     {
-        Supervisor supervisor(settings, std::move(launcher));
+        Supervisor supervisor(settings, request, std::move(launcher));
         status = supervisor.run();
     }
     log::flush();

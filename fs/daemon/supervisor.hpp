@@ -5,6 +5,7 @@
 
 #include "config/settings.hpp"
 #include "fs/daemon/channel.hpp"
+#include "fs/daemon/program_image.hpp"
 
 namespace tierfs {
 
@@ -14,9 +15,12 @@ namespace tierfs {
 /// kernel, supervisor=off, restart.limit, an index that is lost) it closes the descriptor and takes the mount
 /// away, so that readers get ENOTCONN at once and do not hang.
 ///
+/// Asked to by `tierfs reload`, it starts the program that lies on disk now, and when that one says that it
+/// can serve, has the daemon end and this one take over. The supervisor itself stays what it is.
+///
 /// Runs in the calling process, which must have no threads (it forks), until the mount has ended. Tells the
 /// launcher over `launcher` what became of the start; without one (foreground) failures go to standard error.
 /// Returns the exit status: 0 after a clean end, 1 otherwise.
-int run_supervisor(const Settings& settings, Channel launcher);
+int run_supervisor(const Settings& settings, const MountRequest& request, Channel launcher);
 
 }  // namespace tierfs

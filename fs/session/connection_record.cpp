@@ -1,8 +1,10 @@
 #include "fs/session/connection_record.hpp"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -18,6 +20,8 @@ namespace tierfs {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 4096;
+/// Changes with each change of Header or Slot.
+constexpr std::uint64_t kForm = 0x7466636f6e6e0001;
 constexpr unsigned kIndexBits = 23;  // of a ticket: 0 to kMostOpens
 constexpr std::uint64_t kIndexMask = (1ULL << kIndexBits) - 1;
 
@@ -30,9 +34,11 @@ std::int64_t boot_time_ns() {
 }  // namespace
 
 struct ConnectionRecord::Header {
+    const std::uint64_t form = kForm;  ///< first in any version
     std::int64_t started_ns = boot_time_ns();
     std::atomic<std::uint64_t> names_session{0};
-    std::atomic<std::uint64_t> restarts{0};
+    std::atomic<std::uint64_t> restarts{0}, reloads{0};
+    std::array<char, 64> index_identity{};
     std::atomic<std::uint32_t> opens_without_asking{0};
     std::atomic<std::uint32_t> slots_used{0};  ///< no slot from here on was ever used
     std::atomic<std::uint32_t> confirmed{0};
@@ -48,8 +54,8 @@ struct ConnectionRecord::Slot {
     std::uint32_t turn;  ///< grows with each use
 };
 
-ConnectionRecord::ConnectionRecord(FileDescriptor file, void* memory)
-    : file_(std::move(file)), header_(new (memory) Header()) {
+ConnectionRecord::ConnectionRecord(FileDescriptor file, Header* header)
+    : file_(std::move(file)), header_(header) {
     static_assert(sizeof(Header) <= kHeaderBytes && sizeof(Slot) == 24);
     static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 }
@@ -58,14 +64,34 @@ ConnectionRecord::~ConnectionRecord() {
     ::munmap(header_, kHeaderBytes + kMostOpens * sizeof(Slot));
 }
 
+Result<void*> ConnectionRecord::map(const FileDescriptor& file) {
+    constexpr std::size_t size = kHeaderBytes + kMostOpens * sizeof(Slot);
+    void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (memory == MAP_FAILED) return fail(system_error(errno, "memory for the connection's record"));
+    return memory;
+}
+
 Result<std::unique_ptr<ConnectionRecord>> ConnectionRecord::make() {
     constexpr std::size_t size = kHeaderBytes + kMostOpens * sizeof(Slot);
     FileDescriptor file(TIERFS_FAULT_CALL("record.make", ::memfd_create("tierfs-connection", MFD_CLOEXEC)));
     if (!file || TIERFS_FAULT_CALL("record.size", ::ftruncate(file.get(), size)) != 0)
         return fail(system_error(errno, "memory for the connection's record"));
-    void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-    if (memory == MAP_FAILED) return fail(system_error(errno, "memory for the connection's record"));
-    return std::unique_ptr<ConnectionRecord>(new ConnectionRecord(std::move(file), memory));
+    const auto memory = map(file);
+    if (!memory) return fail(memory.error());
+    return std::unique_ptr<ConnectionRecord>(new ConnectionRecord(std::move(file), new (*memory) Header()));
+}
+
+Result<std::unique_ptr<ConnectionRecord>> ConnectionRecord::attach(FileDescriptor file) {
+    struct stat found {};
+    std::uint64_t form = 0;
+    if (::fstat(file.get(), &found) != 0 || ::pread(file.get(), &form, sizeof(form), 0) != sizeof(form))
+        return fail(system_error(errno, "the connection's record"));
+    if (form != kForm || static_cast<std::size_t>(found.st_size) != kHeaderBytes + kMostOpens * sizeof(Slot))
+        return fail(EPROTO, "this version keeps the record of the connection in another form");
+    const auto memory = map(file);
+    if (!memory) return fail(memory.error());
+    return std::unique_ptr<ConnectionRecord>(
+        new ConnectionRecord(std::move(file), static_cast<Header*>(*memory)));
 }
 
 void ConnectionRecord::keep_init(std::span<const std::byte> request, std::uint32_t stack_depth) {
@@ -107,6 +133,25 @@ void ConnectionRecord::set_names_session(std::uint64_t session) {
 
 std::uint64_t ConnectionRecord::names_session() const {
     return header_->names_session;
+}
+
+void ConnectionRecord::set_index_identity(const std::string& identity) {
+    auto& kept = header_->index_identity;
+    kept = {};
+    std::copy_n(identity.begin(), std::min(identity.size(), kept.size()), kept.begin());
+}
+
+std::string ConnectionRecord::index_identity() const {
+    const auto& kept = header_->index_identity;
+    return {kept.begin(), std::find(kept.begin(), kept.end(), '\0')};
+}
+
+void ConnectionRecord::count_reload() {
+    ++header_->reloads;
+}
+
+std::uint64_t ConnectionRecord::reloads() const {
+    return header_->reloads;
 }
 
 void ConnectionRecord::count_restart() {

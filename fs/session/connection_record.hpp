@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backends/disk/file_descriptor.hpp"
@@ -34,6 +35,11 @@ class ConnectionRecord {
     static constexpr std::uint32_t kMostOpens = 1U << 22;
 
     static Result<std::unique_ptr<ConnectionRecord>> make();
+    /// One that another process has made, another version of this program perhaps: EPROTO when that keeps it
+    /// in another form.
+    static Result<std::unique_ptr<ConnectionRecord>> attach(FileDescriptor file);
+    /// The memory, for attach() in another process.
+    [[nodiscard]] int descriptor() const { return file_.get(); }
     ~ConnectionRecord();
     ConnectionRecord(const ConnectionRecord&) = delete;
     ConnectionRecord& operator=(const ConnectionRecord&) = delete;
@@ -61,8 +67,15 @@ class ConnectionRecord {
     void set_names_session(std::uint64_t session);
     [[nodiscard]] std::uint64_t names_session() const;
 
+    /// Which index the node ids stand in, of the first daemon; at most 64 characters are kept.
+    void set_index_identity(const std::string& identity);
+    [[nodiscard]] std::string index_identity() const;
+
     void count_restart();
     [[nodiscard]] std::uint64_t restarts() const;
+    /// Daemons that were replaced by another program while they served.
+    void count_reload();
+    [[nodiscard]] std::uint64_t reloads() const;
     /// CLOCK_BOOTTIME of make(), in nanoseconds.
     [[nodiscard]] std::int64_t started_ns() const;
 
@@ -86,7 +99,8 @@ class ConnectionRecord {
   private:
     struct Header;
     struct Slot;
-    ConnectionRecord(FileDescriptor file, void* memory);
+    ConnectionRecord(FileDescriptor file, Header* header);
+    static Result<void*> map(const FileDescriptor& file);
     [[nodiscard]] Slot& slot(std::uint32_t index) const;
     [[nodiscard]] Open open_in(std::uint32_t index) const;
 

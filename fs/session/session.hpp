@@ -75,6 +75,9 @@ class Session {
     }
     /// Ends the threads; requests that are not answered yet stay valid. Idempotent.
     void stop();
+    /// What is not answered yet is another daemon's to answer: replies from now on are not written, and the
+    /// kernel sends those requests again when it is asked to. Notifications are. Stopped before.
+    void leave_the_rest() { leaves_ = true; }
 
     [[nodiscard]] int ended() const { return ended_.get(); }
     [[nodiscard]] fuse_session* raw() const { return session_; }
@@ -136,7 +139,7 @@ class Session {
     InFlight in_flight_;
     RequestTable requests_;
     std::vector<std::unique_ptr<Busy>> busy_;  ///< one a thread, fixed before the first
-    std::atomic<bool> stopping_{false}, broken_{false};
+    std::atomic<bool> stopping_{false}, broken_{false}, leaves_{false};
     std::atomic<unsigned> running_{0};
     std::vector<std::thread> threads_;
     // Written by the one thread that reads FUSE_INIT, before it replies: no other request comes earlier.

@@ -194,6 +194,7 @@ Json status_json(const StatusInputs& in) {
          {{"enabled", in.supervisor.enabled},
           {"reason", in.supervisor.reason},
           {"restarts", in.supervisor.restarts},
+          {"reloads", in.supervisor.reloads},
           {"mount_uptime_s", in.supervisor.mount_uptime_s}}},
         {"mountpoint", in.mountpoint},
         {"source", in.source},

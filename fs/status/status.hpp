@@ -19,7 +19,7 @@ namespace tierfs {
 struct SupervisorStatus {
     bool enabled = false;  ///< a new daemon takes over
     std::string reason;    ///< why not; empty when enabled
-    std::uint64_t restarts = 0;
+    std::uint64_t restarts = 0, reloads = 0;
     double mount_uptime_s = 0;  ///< of the mount, over all its daemons
 };
 

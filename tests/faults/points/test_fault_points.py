@@ -26,6 +26,8 @@ UNREACHED = {
     **{f"passthrough.{call}": "only when a large file is complete when it is opened; tests/mount/test_passthrough.py"
        for call in ("open", "add")},
     "fuse.resend": "only after a daemon died; tests/mount/test_supervisor.py",
+    **{f"takeover.{call}": "only in a reload; tests/mount/test_reload.py has each of them"
+       for call in ("program", "make", "write", "fork", "exec", "stat", "read", "go")},
     "nvme.probe": "only of a device that failed; tests/mount/test_devices.py has some",
     "fuse.notify": "only when an entry that the kernel knows has changed at the origin in time",
 }

@@ -1,6 +1,7 @@
 #include "fs/control/control.hpp"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 namespace tierfs {
 namespace {
@@ -71,7 +73,9 @@ class ControlSocket : public ::testing::Test {
         ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
         base_ = pattern;
         path_ = pattern + "/run/0:52.sock";
-        auto server = ControlServer::open(path_, handle);
+        auto listener = listen_control(path_);
+        ASSERT_TRUE(listener) << listener.error().message;
+        auto server = ControlServer::open(std::move(*listener), path_, handle);
         ASSERT_TRUE(server) << server.error().message;
         server_ = std::move(*server);
     }
@@ -133,9 +137,64 @@ TEST_F(ControlSocket, RefusesARequestWithoutEndAndLivesOn) {
 }
 
 TEST_F(ControlSocket, ReplacesASocketThatIsLeftOver) {
-    auto second = ControlServer::open(path_, handle);
+    auto listener = listen_control(path_);
+    ASSERT_TRUE(listener) << listener.error().message;
+    auto second = ControlServer::open(std::move(*listener), path_, handle);
     ASSERT_TRUE(second) << second.error().message;
     EXPECT_TRUE(ask_control(path_, "status", std::chrono::seconds(30)));
+}
+
+TEST_F(ControlSocket, ARequestMayBeLeftToSomebodyElse) {
+    auto listener = listen_control(path_);
+    ASSERT_TRUE(listener);
+    auto server = ControlServer::open(
+        std::move(*listener), path_,
+        [](const std::string&, const Json&) -> Result<Json> { return fail(EINPROGRESS, "later"); },
+        [&](FileDescriptor client) {
+            const auto line = control_answer("elsewhere");
+            ::send(client.get(), line.data(), line.size(), MSG_NOSIGNAL);
+        });
+    ASSERT_TRUE(server);
+    const auto answer = ask_control(path_, "reload", std::chrono::seconds(30));
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(*answer, "elsewhere");
+}
+
+TEST_F(ControlSocket, ClientsWaitWhileNobodyServes) {
+    auto listener = listen_control(path_);
+    ASSERT_TRUE(listener);
+    auto first = ControlServer::open(FileDescriptor(::dup(listener->get())), path_, handle);
+    ASSERT_TRUE(first);
+    (*first)->leave();
+    std::thread asks([&] { EXPECT_TRUE(ask_control(path_, "status", std::chrono::seconds(30))); });
+    pollfd waiting{listener->get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&waiting, 1, 30'000), 1);
+    auto next = ControlServer::open(FileDescriptor(::dup(listener->get())), path_, handle);
+    asks.join();
+    ASSERT_TRUE(next);
+    (*next)->stop();
+    EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(ControlSocket, AnAnswerThatCameBeforeTheRequestIsHeard) {
+    auto listener = listen_control(path_);
+    ASSERT_TRUE(listener);
+    std::thread serves([&] {
+        pollfd waiting{listener->get(), POLLIN, 0};
+        ::poll(&waiting, 1, 30'000);
+        const auto client = accept_control(listener->get());
+        const auto line = control_refusal("not now");
+        ::send(client.get(), line.data(), line.size(), MSG_NOSIGNAL);
+    });
+    const auto answer = ask_control(path_, "status", std::chrono::seconds(30));
+    serves.join();
+    ASSERT_FALSE(answer);
+    EXPECT_EQ(answer.error().message, "not now");
+}
+
+TEST_F(ControlSocket, BelongsToTheProcessThatListens) {
+    EXPECT_EQ(control_owner(path_), ::getpid());
+    EXPECT_FALSE(control_owner(path_ + ".none"));
 }
 
 TEST_F(ControlSocket, IsGoneAfterStopEvenWithASilentClient) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <linux/fuse.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,6 +43,35 @@ void in_child(Body body) {
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_EQ(status, 0);
+}
+
+TEST_F(ConnectionRecordTest, AnotherProgramMayAttachToIt) {
+    record->set_index_identity("0123");
+    record->count_reload();
+    const auto ticket = record->add_open(7, 100, 3);
+    const auto other = ConnectionRecord::attach(FileDescriptor(::dup(record->descriptor())));
+    ASSERT_TRUE(other) << other.error().message;
+    EXPECT_EQ((*other)->index_identity(), "0123");
+    EXPECT_EQ((*other)->reloads(), 1U);
+    EXPECT_EQ((*other)->started_ns(), record->started_ns());
+    EXPECT_TRUE((*other)->remove_open(ticket));
+    EXPECT_TRUE(record->opens().empty());
+    record->set_index_identity(std::string(100, 'x'));
+    EXPECT_EQ(record->index_identity(), std::string(64, 'x'));
+}
+
+TEST_F(ConnectionRecordTest, ARecordOfAnotherFormIsRefused) {
+    const FileDescriptor file(::dup(record->descriptor()));
+    std::uint64_t form = 0;
+    ASSERT_EQ(::pread(file.get(), &form, sizeof(form), 0), 8);
+    ++form;
+    ASSERT_EQ(::pwrite(file.get(), &form, sizeof(form), 0), 8);
+    EXPECT_FALSE(ConnectionRecord::attach(FileDescriptor(::dup(file.get()))));
+    --form;
+    ASSERT_EQ(::pwrite(file.get(), &form, sizeof(form), 0), 8);
+    EXPECT_TRUE(ConnectionRecord::attach(FileDescriptor(::dup(file.get()))));
+    FileDescriptor shorter(::memfd_create("record", MFD_CLOEXEC));
+    EXPECT_FALSE(ConnectionRecord::attach(std::move(shorter)));
 }
 
 TEST_F(ConnectionRecordTest, WhatOneProcessWroteTheNextOneReads) {
