@@ -112,8 +112,8 @@ std::vector<Key> make_table() {
         {"origin.connections", Kind::count, &S::origin_connections,
          "At most this many connections to the origin.", 1, 1024},
         {"origin.hedge", Kind::count, &S::origin_hedge,
-         "Reads of objects that take unusually long are sent a second time, at most so many per 100; 0: "
-         "none.",
+         "Reads of objects that take unusually long are sent a second time, at most so many per 100, fewer "
+         "while that does not help; 0: none.",
          0, 50},
         {"s3.endpoint", Kind::url, &S::s3_endpoint,
          "URL of the server; empty: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, then AWS's own."},

@@ -119,9 +119,10 @@ TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origi
       prefetcher_(prefetch_limits(settings, arena_->capacity())),
       datasets_(settings, pins),
       repeats_(settings.promote_after_reads, settings.promote_within),
-      neighbours_(origin, neighbour_options(settings, arena_->capacity()),
+      listings_(origin, settings.metadata_ttl),
+      neighbours_(listings_, neighbour_options(settings, arena_->capacity()),
                   [this](const auto& object) { return prefetch_file(object); }),
-      fill_(origin, [this](const auto& object) { return fill_object(object); }) {
+      fill_(listings_, [this](const auto& object) { return fill_object(object); }) {
     admission_->start(
         [this](const ReadOperationPtr& operation) { return attempt(operation, true) == Started::yes; },
         [this](const ReadOperationPtr& operation) {

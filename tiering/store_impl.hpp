@@ -266,6 +266,7 @@ class TieredStore final : public Store {
     Counters counters_;
     std::atomic<bool> fills_recognised_{false};  ///< the fill brings what is recognised as an epoch
     // last: their threads use all else
+    RecentListings listings_;
     Neighbours neighbours_;
     DatasetFill fill_;
 };

@@ -11,6 +11,10 @@ namespace {
 // An error document of a hedge is only kept when both fail: no need for the whole of a large one.
 constexpr std::size_t kErrorBody = 64U << 10;
 
+/// One win makes up for so many hedges in vain.
+constexpr double kWorthIt = 4;
+constexpr double kRemembered = 16;  ///< hedges, about
+
 /// No other attempt can do better: the reply is good, or about the object.
 bool is_final(const Response& response) {
     if (response.failure == Failure::cancelled) return true;
@@ -21,7 +25,12 @@ bool is_final(const Response& response) {
 
 void HedgeBudget::earned() {
     const MutexLock lock(mutex_);
-    tokens_ = std::min(kBurst, tokens_ + share_);
+    tokens_ = std::min(kBurst, tokens_ + share_ * std::clamp(wins_ * kWorthIt, kLeast, 1.0));
+}
+
+void HedgeBudget::ended(bool won) {
+    const MutexLock lock(mutex_);
+    wins_ += ((won ? 1 : 0) - wins_) / kRemembered;
 }
 
 bool HedgeBudget::take(double spare) {
@@ -125,21 +134,24 @@ class Race : public std::enable_shared_from_this<Race> {
     bool claim(Who who) {
         int nobody = kNobody;
         if (!winner_.compare_exchange_strong(nobody, who, std::memory_order_acq_rel)) return nobody == who;
-        note_latency();
-        if (who == kHedge) ++shared_->won;
+        note_claimed(who);
         return true;
     }
 
     /// When the hedge wins, the primary took at least this long: leaving that out would make slow ones look
     /// rare, and the next ones late.
-    void note_latency() {
+    void note_claimed(Who who) {
         std::optional<Clock::time_point> started;
+        bool hedged = false;
         {
             const MutexLock lock(mutex_);
             started = started_;
             started_.reset();
+            hedged = !request_;
         }
         if (started) latencies_.add(Clock::now() - *started);
+        if (hedged) shared_->budget.ended(who == kHedge);
+        if (who == kHedge) ++shared_->won;
     }
 
     void ended(Who who, Response response) {

@@ -10,7 +10,9 @@
 
 namespace tierfs::http {
 
-/// What may be spent on hedges: each request that could be hedged earns a share of one. Thread-safe.
+/// What may be spent on hedges: each request that could be hedged earns a share of one. Where hedges mostly
+/// lose (it is this machine that is slow, not some of the server's answers) they earn less, down to kLeast of
+/// it, which is enough to notice when they begin to win. Thread-safe.
 class HedgeBudget {
   public:
     /// `percent` of the requests, over any time: what is not used is kept up to kBurst hedges only.
@@ -19,13 +21,17 @@ class HedgeBudget {
     void earned() TIERFS_EXCLUDES(mutex_);
     /// Takes one hedge, unless fewer than `spare` would be left.
     [[nodiscard]] bool take(double spare) TIERFS_EXCLUDES(mutex_);
+    /// Of one that was taken: whether it was of use.
+    void ended(bool won) TIERFS_EXCLUDES(mutex_);
 
     static constexpr double kBurst = 20;
+    static constexpr double kLeast = 0.02;
 
   private:
     const double share_;
     Mutex mutex_;
     double tokens_ TIERFS_GUARDED_BY(mutex_) = 0;
+    double wins_ TIERFS_GUARDED_BY(mutex_) = 1;  ///< of the last hedges, the share that won
 };
 
 struct HedgeStats {
@@ -40,9 +46,9 @@ struct HedgeStats {
 /// goes on, unless the failure is about the object (404 and its like); when both fail the caller is told
 /// once.
 ///
-/// Hedges are at most `percent` of the requests that pass here, and there are none while the server
-/// throttles, while requests wait for a connection, or before the usual time is known. Bulk reads are hedged
-/// only out of a budget that demand does not need.
+/// Hedges are at most `percent` of the requests that pass here, fewer where they do not win, and there are
+/// none while the server throttles, while requests wait for a connection, or before the usual time is known.
+/// Bulk reads are hedged only out of a budget that demand does not need.
 ///
 /// Thread-safe; completions as with Engine::send, which must outlive all requests. The requests under way
 /// keep what they need alive, so this object may go before them.

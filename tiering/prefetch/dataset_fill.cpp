@@ -24,7 +24,7 @@ void DatasetFill::join_if_ended() {
 void DatasetFill::start(const Options& options, std::function<void()> done) {
     options_ = options;
     done_ = std::move(done);
-    identity_ = origin_.identity();
+    identity_ = listings_.origin().identity();
     listening_ = options.scope == Scope::recognised || options.recognises;
     if (options.scope == Scope::all) all_wanted_ = true;
     thread_ = std::thread([this] { run(); });
@@ -74,7 +74,7 @@ void DatasetFill::run() {
 void DatasetFill::run_all() {
     if (options_.begins) options_.begins();
     refused_ = 0;
-    FileWalk walk(origin_, "", FileWalk::Below::with);
+    FileWalk walk(listings_, "", FileWalk::Below::with);
     std::vector<ListedFile> files;
     std::uint64_t number = 0;
     while (!walk.over()) {

@@ -14,7 +14,6 @@
 #include <unordered_set>
 #include <vector>
 
-#include "backends/origin.hpp"
 #include "config/mutex.hpp"
 #include "config/units.hpp"
 #include "tiering/object.hpp"
@@ -42,7 +41,7 @@ namespace tierfs {
 /// thread and one walk serve all datasets of a mount: the taker says which files are to be filled.
 ///
 /// On an error of the origin the walk ends and says so in the log. It ends by itself when the tiers are full.
-/// `origin` must outlive it. Thread-safe.
+/// `listings` must outlive it. Thread-safe.
 class DatasetFill {
   public:
     enum class Scope : std::uint8_t { all, recognised, none };
@@ -59,7 +58,7 @@ class DatasetFill {
     /// May block; ends soon after `stopping` says true.
     using Offer = std::function<Offered(const std::shared_ptr<const ObjectRef>&)>;
 
-    DatasetFill(Origin& origin, Offer offer) : origin_(origin), offer_(std::move(offer)) {}
+    DatasetFill(RecentListings& listings, Offer offer) : listings_(listings), offer_(std::move(offer)) {}
     ~DatasetFill();
 
     /// Once. `done` is called on the thread, as the last thing it does.
@@ -129,7 +128,7 @@ class DatasetFill {
         return chance_ >= 32 && static_cast<double>(found_) * 2 < chance_;
     }
 
-    Origin& origin_;
+    RecentListings& listings_;
     const Offer offer_;
     std::function<void()> done_;
     Options options_;

@@ -20,7 +20,7 @@ std::shared_ptr<const ObjectRef> object_of(const std::string& identity, const Li
 Result<void> FileWalk::next(std::vector<ListedFile>& files) {
     if (over()) return {};
     const std::string& path = folders_.back();
-    auto page = origin_.list(path, token_);
+    auto page = recent_ != nullptr ? recent_->list(path, token_) : origin_.list(path, token_);
     if (!page) {
         const int code = page.error().code;
         if (code != ENOENT && code != ENOTDIR) return fail(std::move(page.error()));

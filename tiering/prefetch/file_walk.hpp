@@ -10,6 +10,7 @@
 #include "backends/origin.hpp"
 #include "config/result.hpp"
 #include "tiering/object.hpp"
+#include "tiering/prefetch/recent_listings.hpp"
 
 namespace tierfs {
 
@@ -32,14 +33,18 @@ inline std::string_view folder_of(std::string_view path) {
 std::shared_ptr<const ObjectRef> object_of(const std::string& identity, const ListedFile& file);
 
 /// Lists a directory's files, in the byte order of their names, then its subdirectories the same way, one
-/// page of the origin's at a time. A directory that vanished is left out. For one thread; `origin` must
-/// outlive it.
+/// page of the origin's at a time. A directory that vanished is left out. For one thread; `origin`, or
+/// `listings`, must outlive it.
 class FileWalk {
   public:
     enum class Below : std::uint8_t { with, without };  ///< subdirectories
 
+    /// As the origin is now.
     FileWalk(Origin& origin, std::string root, Below below)
         : origin_(origin), below_(below), folders_{std::move(root)} {}
+    /// As it was lately.
+    FileWalk(RecentListings& listings, std::string root, Below below)
+        : origin_(listings.origin()), recent_(&listings), below_(below), folders_{std::move(root)} {}
 
     /// Appends the next page's files (perhaps none). Blocks for the origin. Errors: those of Origin::list.
     Result<void> next(std::vector<ListedFile>& files);
@@ -50,6 +55,7 @@ class FileWalk {
     void end_folder();
 
     Origin& origin_;
+    RecentListings* const recent_ = nullptr;
     const Below below_;
     std::vector<std::string> folders_;  ///< still to list, the last one first
     std::vector<std::string> found_;    ///< subdirectories of the one that is being listed

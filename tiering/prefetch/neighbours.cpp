@@ -16,7 +16,7 @@ void Neighbours::join_if_ended() {
 
 void Neighbours::start(std::function<void()> done) {
     done_ = std::move(done);
-    identity_ = origin_.identity();
+    identity_ = listings_.origin().identity();
     thread_ = std::thread([this] {
         run();
         ended_ = true;
@@ -84,7 +84,8 @@ void Neighbours::read(const ObjectRef& object, Clock::time_point now) {
             if (directory->early.size() == kEarly) directory->early.erase(directory->early.begin());
             directory->early.push_back({object.path, ++reads_});
             if (!is_promising(directory->early)) return;
-            directory->walk = std::make_unique<FileWalk>(origin_, directory->path, FileWalk::Below::without);
+            directory->walk =
+                std::make_unique<FileWalk>(listings_, directory->path, FileWalk::Below::without);
             directory->wanted = true;
             directory->listed = now;
             wake_.notify_all();

@@ -14,7 +14,6 @@
 #include <thread>
 #include <vector>
 
-#include "backends/origin.hpp"
 #include "config/mutex.hpp"
 #include "tiering/object.hpp"
 #include "tiering/prefetch/directory_runs.hpp"
@@ -27,7 +26,7 @@ namespace tierfs {
 /// thread, page by page, as far as runs get) and offers what DirectoryRuns wants.
 ///
 /// A listing is trusted for `max_age`; of a large directory the part around its runs is held. At most
-/// kDirectories directories with kFiles files in all. `origin` must outlive it. Thread-safe; `offer` is
+/// kDirectories directories with kFiles files in all. `listings` must outlive it. Thread-safe; `offer` is
 /// called without a lock, by whoever calls `read`.
 class Neighbours {
   public:
@@ -39,8 +38,8 @@ class Neighbours {
     /// False: not now, memory is short. Must not block.
     using Offer = std::function<bool(const std::shared_ptr<const ObjectRef>&)>;
 
-    Neighbours(Origin& origin, const Options& options, Offer offer)
-        : origin_(origin), options_(options), offer_(std::move(offer)) {}
+    Neighbours(RecentListings& listings, const Options& options, Offer offer)
+        : listings_(listings), options_(options), offer_(std::move(offer)) {}
     ~Neighbours();
 
     /// Once. `done` is called on the thread, as the last thing it does.
@@ -87,7 +86,7 @@ class Neighbours {
     void add_page(Directory& directory, std::vector<ListedFile> files) TIERFS_REQUIRES(mutex_);
     void bound(const Directory* in_use) TIERFS_REQUIRES(mutex_);
 
-    Origin& origin_;
+    RecentListings& listings_;
     const Options options_;
     const Offer offer_;
     std::function<void()> done_;

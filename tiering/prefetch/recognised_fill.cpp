@@ -87,7 +87,7 @@ void DatasetFill::run_recognised() {
 }
 
 void DatasetFill::fill_tree(const std::string& root) {
-    FileWalk walk(origin_, root, FileWalk::Below::with);
+    FileWalk walk(listings_, root, FileWalk::Below::with);
     Segment segment;
     places_.clear();
     strangers_ = natives_ = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 #include <utility>
 
 namespace tierfs {
@@ -13,9 +14,13 @@ namespace {
 /// Below this, huge pages would make memory resident that a small limit was meant to save.
 constexpr std::uint64_t kHugePagesFrom = std::uint64_t{1} << 30;
 
-unsigned order_of(std::size_t pages) {
-    return static_cast<unsigned>(std::bit_width(pages - 1));
-}
+constexpr std::uint32_t kHugePages = (2 << 20) / Arena::kPage;
+
+/// Below this much for each node, what a few readers of large files need would not fit one part.
+constexpr std::uint64_t kSmallestPart = 8 * Arena::kLargest;
+
+/// A free piece that is smaller is left resident.
+constexpr std::size_t kWorthReturning = 64 * 1024;
 
 }  // namespace
 
@@ -50,121 +55,113 @@ ArenaBuffer::~ArenaBuffer() {
     arena_->give_back(writable(), quiet);
 }
 
-Result<std::shared_ptr<Arena>> Arena::create(std::uint64_t bytes, std::shared_ptr<FreeListener> listener) {
+Result<std::shared_ptr<Arena>> Arena::create(std::uint64_t bytes, std::shared_ptr<FreeListener> listener,
+                                             NumaNodes nodes) {
     const std::uint64_t capacity = bytes / kPage * kPage;
     if (capacity == 0 || capacity / kPage >= UINT32_MAX) {
         return fail(EINVAL, "data memory of " + std::to_string(bytes) + " bytes: must be 4 KiB to 16 TiB");
     }
     std::shared_ptr<Arena> arena(new Arena);
-    void* memory =
-        ::mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return fail(system_error(errno, "data memory"));
-    if (capacity >= kHugePagesFrom) ::madvise(memory, capacity, MADV_HUGEPAGE);
-    arena->base_ = static_cast<std::byte*>(memory);
-    arena->capacity_ = capacity;
-    arena->pages_ = static_cast<std::uint32_t>(capacity / kPage);
     arena->listener_ = std::move(listener);
-    MutexLock lock(arena->mutex_);
-    // calloc, since large tables then stay unbacked until their part of the arena is used.
-    arena->free_order_.reset(static_cast<std::uint8_t*>(std::calloc(arena->pages_, sizeof(std::uint8_t))));
-    arena->links_.reset(static_cast<Link*>(std::calloc(arena->pages_, sizeof(Link))));
-    if (!arena->free_order_ || !arena->links_) return fail(ENOMEM, "tables of the data memory");
-    arena->free_pages(0, arena->pages_);
+    arena->nodes_ = std::move(nodes);
+    if (auto mapped = arena->map(capacity); !mapped) return fail(std::move(mapped.error()));
+    try {
+        arena->divide();
+    } catch (const std::bad_alloc&) {
+        return fail(ENOMEM, "tables of the data memory");
+    }
     return arena;
+}
+
+Result<void> Arena::map(std::uint64_t bytes) {
+    void* memory =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return fail(system_error(errno, "data memory"));
+    if (bytes >= kHugePagesFrom) ::madvise(memory, bytes, MADV_HUGEPAGE);
+    base_ = static_cast<std::byte*>(memory);
+    capacity_ = bytes;
+    return {};
+}
+
+/// Before any of it is touched: a page comes from where it is preferred when it becomes resident.
+void Arena::divide() {
+    const auto pages = static_cast<std::uint32_t>(capacity_ / kPage);
+    const auto count = static_cast<std::uint32_t>(nodes_.nodes.size());
+    const std::uint32_t each = pages / count / kHugePages * kHugePages;
+    if (count == 1 || each * kPage < kSmallestPart) {
+        parts_.push_back(std::make_unique<Part>(0, pages));
+        return;
+    }
+    for (std::uint32_t place = 0; place < count; ++place) {
+        const std::uint32_t first = place * each;
+        const std::uint32_t length = place + 1 == count ? pages - first : each;
+        nodes_.prefer(base_ + std::size_t{first} * kPage, std::size_t{length} * kPage, nodes_.nodes[place]);
+        parts_.push_back(std::make_unique<Part>(first, length));
+    }
 }
 
 Arena::~Arena() {
     if (base_ != nullptr) ::munmap(base_, capacity_);
 }
 
-std::size_t Arena::rounded(std::size_t size) {
-    const std::size_t pages = (size + kPage - 1) / kPage;
-    if (pages * kPage <= kBlockSize) return std::bit_ceil(pages) * kPage;
-    return (size + kBlockSize - 1) / kBlockSize * kBlockSize;
+std::size_t Arena::part_of(std::uint32_t page) const {
+    return std::min<std::size_t>(page / parts_.front()->pages, parts_.size() - 1);
+}
+
+std::optional<int> Arena::node_of(const std::byte* memory) const {
+    if (parts_.size() == 1 || memory < base_ || memory >= base_ + capacity_) return std::nullopt;
+    return nodes_
+        .nodes[part_of(static_cast<std::uint32_t>(static_cast<std::size_t>(memory - base_) / kPage))];
+}
+
+std::optional<std::uint32_t> Arena::take(std::uint32_t pages) {
+    const auto take_of = [pages](Part& part) -> std::optional<std::uint32_t> {
+        MutexLock lock(part.mutex);
+        const auto page = part.heap.take(pages);
+        if (!page) return std::nullopt;
+        return part.first + *page;
+    };
+    if (parts_.size() == 1) return take_of(*parts_.front());
+    const unsigned here = nodes_.current();
+    for (const std::size_t place : nodes_.nearest.at(here < nodes_.nearest.size() ? here : 0)) {
+        if (const auto page = take_of(*parts_[place])) return page;
+    }
+    return std::nullopt;
 }
 
 ArenaBufferPtr Arena::allocate(std::size_t size) {
     if (size == 0 || size > kLargest) return nullptr;
     const std::size_t taken = rounded(size);
-    const auto count = static_cast<std::uint32_t>(taken / kPage);
-    std::uint32_t page = 0;
-    {
-        MutexLock lock(mutex_);
-        const unsigned order = order_of(count);
-        unsigned found = order;
-        while (found < kOrders && heads_[found] == 0) ++found;
-        if (found == kOrders) return nullptr;
-        page = heads_[found] - 1;
-        remove_free(page, found);
-        while (found > order) {
-            --found;
-            add_free(page + (1U << found), found);
-        }
-        if (const std::uint32_t whole = 1U << order; whole > count) free_pages(page + count, whole - count);
-        const std::uint64_t now = in_use_.fetch_add(taken, std::memory_order_relaxed) + taken;
-        if (now > peak_.load(std::memory_order_relaxed)) peak_.store(now, std::memory_order_relaxed);
+    const auto page = take(static_cast<std::uint32_t>(taken / kPage));
+    if (!page) return nullptr;
+    const std::uint64_t now = in_use_.fetch_add(taken, std::memory_order_relaxed) + taken;
+    std::uint64_t peak = peak_.load(std::memory_order_relaxed);
+    while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
     }
     return std::make_shared<ArenaBuffer>(shared_from_this(),
-                                         std::span(base_ + std::size_t{page} * kPage, taken), size);
+                                         std::span(base_ + std::size_t{*page} * kPage, taken), size);
 }
 
 void Arena::give_back(std::span<std::byte> memory, bool quiet) {
     const auto page = static_cast<std::uint32_t>(static_cast<std::size_t>(memory.data() - base_) / kPage);
     {
-        MutexLock lock(mutex_);
-        free_pages(page, static_cast<std::uint32_t>(memory.size() / kPage));
-        in_use_.fetch_sub(memory.size(), std::memory_order_relaxed);
+        Part& part = *parts_[part_of(page)];
+        MutexLock lock(part.mutex);
+        part.heap.give_back(page - part.first, static_cast<std::uint32_t>(memory.size() / kPage));
     }
+    in_use_.fetch_sub(memory.size(), std::memory_order_relaxed);
     if (listener_ && !quiet) listener_->memory_freed();
 }
 
 void Arena::return_free() {
-    constexpr unsigned kLeast = 4;  // 64 KiB
-    MutexLock lock(mutex_);
-    for (unsigned order = kLeast; order < kOrders; ++order) {
-        for (std::uint32_t next = heads_[order]; next != 0; next = links_[next - 1].next)
-            ::madvise(base_ + std::size_t{next - 1} * kPage, kPage << order, MADV_DONTNEED);
-    }
-}
-
-void Arena::add_free(std::uint32_t page, unsigned order) {
-    const std::uint32_t head = heads_[order];
-    links_[page] = Link{head, 0};
-    if (head != 0) links_[head - 1].previous = page + 1;
-    heads_[order] = page + 1;
-    free_order_[page] = static_cast<std::uint8_t>(order + 1);
-}
-
-void Arena::remove_free(std::uint32_t page, unsigned order) {
-    const Link link = links_[page];
-    if (link.next != 0) links_[link.next - 1].previous = link.previous;
-    if (link.previous != 0) {
-        links_[link.previous - 1].next = link.next;
-    } else {
-        heads_[order] = link.next;
-    }
-    free_order_[page] = 0;
-}
-
-void Arena::free_block(std::uint32_t page, unsigned order) {
-    while (order + 1 < kOrders) {
-        const std::uint32_t buddy = page ^ (1U << order);
-        if (buddy >= pages_ || free_order_[buddy] != order + 1) break;
-        remove_free(buddy, order);
-        page = std::min(page, buddy);
-        ++order;
-    }
-    add_free(page, order);
-}
-
-void Arena::free_pages(std::uint32_t page, std::uint32_t count) {
-    while (count > 0) {
-        const auto aligned = page == 0 ? kOrders - 1 : static_cast<unsigned>(std::countr_zero(page));
-        const auto fits = static_cast<unsigned>(std::bit_width(count)) - 1;
-        const unsigned order = std::min({aligned, fits, kOrders - 1});
-        free_block(page, order);
-        page += 1U << order;
-        count -= 1U << order;
+    for (const auto& each : parts_) {
+        Part& part = *each;
+        MutexLock lock(part.mutex);
+        part.heap.for_each_free([&](std::uint32_t page, std::uint32_t count) {
+            const std::size_t bytes = count * kPage;
+            if (bytes < kWorthReturning) return;
+            ::madvise(base_ + std::size_t{part.first + page} * kPage, bytes, MADV_DONTNEED);
+        });
     }
 }
 

@@ -1,17 +1,19 @@
-// The one piece of memory that all object data in this process lives in, and its buddy allocator.
+// The memory that all object data in this process lives in.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "config/mutex.hpp"
 #include "config/result.hpp"
 #include "tiering/object.hpp"
 #include "tiering/ram/buffer.hpp"
+#include "tiering/ram/numa.hpp"
+#include "tiering/ram/page_heap.hpp"
 
 namespace tierfs {
 
@@ -57,20 +59,20 @@ class ArenaBuffer final : public Buffer {
 
 using ArenaBufferPtr = std::shared_ptr<ArenaBuffer>;
 
-/// A fixed amount of anonymous memory, handed out in contiguous pieces of 4 KiB to 8 MiB.
+/// A fixed amount of anonymous memory, handed out in contiguous pieces of whole pages, up to 8 MiB each.
 ///
-/// A buddy allocator (Knowlton, "A fast storage allocator", CACM 8(10), 1965): up to 64 KiB sizes are powers
-/// of two; above, a piece takes as many 64 KiB blocks as it needs and the tail of its power of two goes back
-/// at once. What is free is kept in tables beside the memory, so that pages never used never become resident.
-/// Thread-safe; allocation never blocks for memory. Buffers keep the arena alive.
+/// One part for each NUMA node, with memory of that node; a piece comes from the part that is nearest to the
+/// processor of whoever allocates (a thread that serves a reader runs where the reader does), from the next
+/// one when it is full. What is free is kept in tables beside the memory, so that pages never used never
+/// become resident (PageHeap). Thread-safe; allocation never blocks for memory. Buffers keep the arena alive.
 class Arena : public std::enable_shared_from_this<Arena> {
   public:
     static constexpr std::size_t kPage = 4096;
-    static constexpr unsigned kOrders = 12;  ///< 4 KiB << 11 = 8 MiB
-    static constexpr std::size_t kLargest = kPage << (kOrders - 1);
+    static constexpr std::size_t kLargest = std::size_t{8} << 20;
 
     /// `bytes` is rounded down to 4 KiB. `listener` may be null. ENOMEM when the address space is not there.
-    static Result<std::shared_ptr<Arena>> create(std::uint64_t bytes, std::shared_ptr<FreeListener> listener);
+    static Result<std::shared_ptr<Arena>> create(std::uint64_t bytes, std::shared_ptr<FreeListener> listener,
+                                                 NumaNodes nodes = NumaNodes::of_this_machine());
     ~Arena();
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
@@ -79,43 +81,41 @@ class Arena : public std::enable_shared_from_this<Arena> {
     ArenaBufferPtr allocate(std::size_t size);
 
     /// What `allocate(size)` takes from the arena.
-    static std::size_t rounded(std::size_t size);
+    static constexpr std::size_t rounded(std::size_t size) { return (size + kPage - 1) / kPage * kPage; }
 
     /// Gives the memory of larger free pieces back to the system, until they are used again. Others wait for
     /// it.
-    void return_free() TIERFS_EXCLUDES(mutex_);
+    void return_free();
 
     [[nodiscard]] std::uint64_t capacity() const { return capacity_; }
     [[nodiscard]] std::uint64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
     [[nodiscard]] std::uint64_t peak() const { return peak_.load(std::memory_order_relaxed); }
+    /// The NUMA node whose memory this is, if `memory` is of this arena and it has several.
+    [[nodiscard]] std::optional<int> node_of(const std::byte* memory) const;
 
   private:
     friend class ArenaBuffer;
-    struct Link {
-        std::uint32_t next, previous;
-    };
-    struct Release {
-        void operator()(void* memory) const { std::free(memory); }
+    /// Of one node.
+    struct Part {
+        Part(std::uint32_t first_page, std::uint32_t count) : first(first_page), pages(count), heap(count) {}
+        const std::uint32_t first, pages;  ///< in the arena
+        Mutex mutex;
+        PageHeap heap TIERFS_GUARDED_BY(mutex);
     };
 
     Arena() = default;
+    Result<void> map(std::uint64_t bytes);
+    void divide();
+    [[nodiscard]] std::size_t part_of(std::uint32_t page) const;
+    std::optional<std::uint32_t> take(std::uint32_t pages);
     void give_back(std::span<std::byte> memory, bool quiet);
-    void add_free(std::uint32_t page, unsigned order) TIERFS_REQUIRES(mutex_);
-    void remove_free(std::uint32_t page, unsigned order) TIERFS_REQUIRES(mutex_);
-    void free_block(std::uint32_t page, unsigned order) TIERFS_REQUIRES(mutex_);
-    void free_pages(std::uint32_t page, std::uint32_t count) TIERFS_REQUIRES(mutex_);
 
     std::byte* base_ = nullptr;
     std::uint64_t capacity_ = 0;
-    std::uint32_t pages_ = 0;
     std::shared_ptr<FreeListener> listener_;
+    NumaNodes nodes_;
+    std::vector<std::unique_ptr<Part>> parts_;  ///< one, or one for each of nodes_
     std::atomic<std::uint64_t> in_use_{0}, peak_{0};
-
-    Mutex mutex_;
-    /// Per page: 1 + order where a free block starts, else 0.
-    std::unique_ptr<std::uint8_t[], Release> free_order_ TIERFS_GUARDED_BY(mutex_);
-    std::unique_ptr<Link[], Release> links_ TIERFS_GUARDED_BY(mutex_);
-    std::array<std::uint32_t, kOrders> heads_ TIERFS_GUARDED_BY(mutex_){};  ///< 1 + page; 0: empty
 };
 
 }  // namespace tierfs

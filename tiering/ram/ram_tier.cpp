@@ -4,8 +4,18 @@
 
 namespace tierfs {
 
+namespace {
+
+/// For what passes by while all else is kept: enough for the files that some dozen readers are busy with.
+std::uint64_t left_for_passing(std::uint64_t limit) {
+    const std::uint64_t least = std::min(limit / 32, std::uint64_t{2} << 20);
+    return std::clamp(limit / 128, least, std::uint64_t{64} << 20);
+}
+
+}  // namespace
+
 RamTier::RamTier(const RamTierOptions& options)
-    : options_(options), most_kept_(options.limit - options.limit / 32), shares_(most_kept_) {
+    : options_(options), most_kept_(options.limit - left_for_passing(options.limit)), shares_(most_kept_) {
     const unsigned count = std::max(1U, options.shards);
     for (unsigned i = 0; i < count; ++i) shards_.push_back(std::make_unique<Shard>(options.limit / count));
 }

@@ -48,6 +48,27 @@ TEST(HedgeBudget, IsAShareOfTheRequestsWithASmallBurst) {
     EXPECT_EQ(taken, static_cast<int>(HedgeBudget::kBurst));
 }
 
+TEST(HedgeBudget, ShrinksWhileHedgesLoseAndGrowsWhenTheyWin) {
+    const auto taken_of = [](HedgeBudget& budget, int requests, bool won) {
+        int taken = 0;
+        for (int i = 0; i < requests; ++i) {
+            budget.earned();
+            if (!budget.take(0)) continue;
+            ++taken;
+            budget.ended(won);
+        }
+        return taken;
+    };
+    HedgeBudget budget(5);
+    EXPECT_NEAR(taken_of(budget, 10'000, true), 500, 1);
+    EXPECT_LT(taken_of(budget, 10'000, false), 100);
+    const int least = taken_of(budget, 10'000, false);
+    EXPECT_GE(least, 9);
+    EXPECT_LE(least, 11);
+    EXPECT_GT(taken_of(budget, 10'000, true), 350);
+    EXPECT_NEAR(taken_of(budget, 10'000, true), 500, 1);
+}
+
 /// A server whose answers to "/slow" are scripted by their order, and quick ones to everything else.
 class HedgeTest : public testing::Test {
   protected:

@@ -43,7 +43,7 @@ DirectoryEntry entry(const std::string& name, ObjectKind kind) {
 struct Scene {
     explicit Scene(std::uint64_t risk = kFiles * kSize,
                    DatasetFill::Scope scope = DatasetFill::Scope::recognised, Share share = {})
-        : fill(origin, [this](const auto& object) { return take(object); }) {
+        : fill(listings, [this](const auto& object) { return take(object); }) {
         for (const char* other : {"before", "set", "zafter"}) {
             origin.listings[""].push_back(entry(other, ObjectKind::directory));
             origin.listings[other];
@@ -105,6 +105,7 @@ struct Scene {
     std::set<std::string> offered TIERFS_GUARDED_BY(mutex);
     std::size_t room TIERFS_GUARDED_BY(mutex) = kFiles * 2;
     std::atomic<bool> over{false};
+    RecentListings listings{origin, std::chrono::milliseconds(0)};
     DatasetFill fill;
 };
 

@@ -1,6 +1,5 @@
 // The arena against a map of pages: what is taken, by whom, and where a piece could still go.
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "tests/unit/model.hpp"
@@ -67,15 +66,13 @@ class ArenaModel {
         std::vector<bool> given;
     };
 
-    /// A buddy allocator's promise: a piece goes wherever an aligned free run of its power of two is.
-    bool has_room(std::size_t run) const {
-        for (std::size_t at = 0; at + run <= taken_.size(); at += run) {
-            if (std::none_of(taken_.begin() + static_cast<std::ptrdiff_t>(at),
-                             taken_.begin() + static_cast<std::ptrdiff_t>(at + run),
-                             [](bool taken) { return taken; }))
-                return true;
-        }
-        return false;
+    /// A piece goes wherever a free run is long enough (among fewer runs than PageHeap looks at).
+    bool has_room(std::size_t pages) const {
+        std::size_t run = 0;
+        return std::any_of(taken_.begin(), taken_.end(), [&](bool taken) {
+            run = taken ? 0 : run + 1;
+            return run == pages;
+        });
     }
 
     void allocate(std::size_t size, unsigned mark) {
@@ -85,14 +82,13 @@ class ArenaModel {
             return;
         }
         const std::size_t pages = Arena::rounded(size) / Arena::kPage;
-        const std::size_t run = std::bit_ceil(pages);
-        RC_ASSERT((buffer != nullptr) == has_room(run));
+        RC_ASSERT((buffer != nullptr) == has_room(pages));
         if (!buffer) return;
         RC_ASSERT(buffer->capacity() == pages * Arena::kPage);
         RC_ASSERT(buffer->capacity() >= size);
         RC_ASSERT(buffer->bytes().size() == size);
         const auto offset = static_cast<std::size_t>(buffer->writable().data() - base_);
-        RC_ASSERT(offset % (run * Arena::kPage) == 0U);
+        RC_ASSERT(offset % Arena::kPage == 0U);
         const std::size_t first = offset / Arena::kPage;
         RC_ASSERT(first + pages <= taken_.size());
         for (std::size_t page = first; page < first + pages; ++page) {

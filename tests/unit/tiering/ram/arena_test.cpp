@@ -17,12 +17,10 @@ std::shared_ptr<Arena> make(std::uint64_t bytes) {
     return *arena;
 }
 
-TEST(Arena, RoundsSizesUp) {
+TEST(Arena, RoundsSizesUpToPages) {
     EXPECT_EQ(Arena::rounded(1), 4096U);
     EXPECT_EQ(Arena::rounded(4097), 8192U);
-    EXPECT_EQ(Arena::rounded(33000), 65536U);
-    EXPECT_EQ(Arena::rounded(65536), 65536U);
-    EXPECT_EQ(Arena::rounded(65537), 131072U);
+    EXPECT_EQ(Arena::rounded(110 * 1024), 112U * 1024U);
     EXPECT_EQ(Arena::rounded(9 * 65536), 9U * 65536U);
 }
 
@@ -85,8 +83,8 @@ TEST(Arena, TellsTheListenerUnlessTheBufferIsQuiet) {
     EXPECT_EQ(counter->calls, 1);
 }
 
-/// The model: a map of what is taken. Pieces never overlap, are aligned, have room; an allocation fails only
-/// where no free run could hold its power of two; when all is back, the largest blocks are whole again.
+/// The model: a map of what is taken. Pieces never overlap, are aligned, have room; when all is back, it is
+/// one piece again.
 TEST(Arena, AgreesWithAModelOverRandomUse) {
     const std::uint64_t capacity = 3 * Arena::kLargest + 13 * 4096;
     const auto arena = make(capacity);
@@ -137,6 +135,63 @@ TEST(Arena, AgreesWithAModelOverRandomUse) {
     std::vector<ArenaBufferPtr> largest;
     while (auto buffer = arena->allocate(Arena::kLargest)) largest.push_back(std::move(buffer));
     EXPECT_EQ(largest.size(), 3U) << "what came back did not grow together";
+}
+
+/// Two nodes, with processors of a third that has no memory; `here` is where the caller runs.
+struct Machine {
+    unsigned here = 0;
+    std::vector<std::pair<int, std::size_t>> bound;
+    NumaNodes nodes() {
+        NumaNodes result;
+        result.nodes = {0, 2};
+        result.nearest = {{0, 1}, {1, 0}, {1, 0}};
+        result.current = [this] { return here; };
+        result.prefer = [this](void*, std::size_t bytes, int node) { bound.emplace_back(node, bytes); };
+        return result;
+    }
+};
+
+TEST(Arena, TakesMemoryNearTheCallerAndElsewhereWhenThatIsFull) {
+    constexpr std::uint64_t kEach = 64 << 20;
+    Machine machine;
+    const auto arena = *Arena::create(2 * kEach + 4096, nullptr, machine.nodes());
+    ASSERT_EQ(machine.bound.size(), 2U);
+    EXPECT_EQ(machine.bound[0], (std::pair<int, std::size_t>{0, kEach}));
+    EXPECT_EQ(machine.bound[1], (std::pair<int, std::size_t>{2, kEach + 4096}));
+    const auto node_of = [&](const ArenaBufferPtr& buffer) { return arena->node_of(buffer->bytes().data()); };
+    EXPECT_EQ(node_of(arena->allocate(1 << 20)), 0);
+    machine.here = 1;  // without memory: the nearest node that has some
+    EXPECT_EQ(node_of(arena->allocate(1 << 20)), 2);
+    machine.here = 2;
+    EXPECT_EQ(node_of(arena->allocate(4096)), 2);
+    machine.here = 9;  // came up later
+    EXPECT_EQ(node_of(arena->allocate(4096)), 0);
+    std::vector<ArenaBufferPtr> held;
+    machine.here = 0;
+    for (int i = 0; i < 8; ++i) held.push_back(arena->allocate(Arena::kLargest));
+    EXPECT_EQ(node_of(held.back()), 0);
+    held.push_back(arena->allocate(Arena::kLargest));
+    EXPECT_EQ(node_of(held.back()), 2) << "its own node is full";
+    held.clear();
+    EXPECT_EQ(arena->in_use(), 0U);
+    EXPECT_EQ(node_of(arena->allocate(Arena::kLargest)), 0) << "what came back is its node's again";
+}
+
+TEST(Arena, IsNotDividedWhereTheNodesPartsWouldBeTooSmall) {
+    Machine machine;
+    const auto arena = *Arena::create(100 << 20, nullptr, machine.nodes());
+    EXPECT_TRUE(machine.bound.empty());
+    EXPECT_FALSE(arena->node_of(arena->allocate(4096)->bytes().data()));
+}
+
+TEST(Arena, FindsTheNodesOfThisMachine) {
+    const NumaNodes nodes = NumaNodes::of_this_machine();
+    ASSERT_FALSE(nodes.nodes.empty());
+    const unsigned here = nodes.current();
+    if (nodes.nodes.size() > 1) {
+        ASSERT_LT(here, nodes.nearest.size());
+        EXPECT_EQ(nodes.nearest[here].size(), nodes.nodes.size());
+    }
 }
 
 TEST(Arena, ServesManyThreads) {

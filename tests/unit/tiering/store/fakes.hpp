@@ -117,14 +117,15 @@ class FakeOrigin final : public Origin {
         const auto found = listings.find(path);
         if (found == listings.end()) return fail(ENOENT, "no");
         ++lists;
-        ListPage page;  // of ten names
+        ListPage page;
         const std::size_t begin = token.empty() ? 0 : std::stoul(token);
-        const std::size_t end = std::min(found->second.size(), begin + 10);
+        const std::size_t end = std::min(found->second.size(), begin + names_of_page);
         page.entries.assign(found->second.begin() + static_cast<std::ptrdiff_t>(begin),
                             found->second.begin() + static_cast<std::ptrdiff_t>(end));
         if (end < found->second.size()) page.next = std::to_string(end);
         return page;
     }
+    std::size_t names_of_page = 10;
     std::map<std::string, std::vector<DirectoryEntry>> listings;  ///< by directory; set before anybody asks
     Result<std::string> read_link(const std::string&) override { return fail(ENOENT, "no"); }
     OriginStats stats() const override { return {}; }
