@@ -22,18 +22,19 @@ std::optional<fs::file_time_type> last_used(const fs::path& index) {
 
 }  // namespace
 
-Result<CacheDevices> CacheDevices::open(const std::string& nvme_path, const std::string& identity) {
+Result<CacheDevices> CacheDevices::open(const std::string& nvme_path, const std::string& identity,
+                                        FolderLocks& locks) {
     CacheDevices devices;
     std::optional<Error> first;
     bool any = nvme_path.empty();
     for (const std::string& path : split_paths(nvme_path)) {
-        auto folder = LockedFolder::open(path, identity, "nvme.path");
+        auto folder = LockedFolder::open(path, identity, "nvme.path", locks);
         if (!folder && folder.error().code == EBUSY) return fail(folder.error());
         if (!folder && !first) first = folder.error();
         any = any || folder.has_value();
         auto held = std::make_shared<LockedFolder>();
         if (folder) *held = std::move(*folder);
-        devices.devices_.push_back({path, std::move(held), identity});
+        devices.devices_.push_back({path, std::move(held), identity, &locks});
     }
     if (!any) return fail(*first);
     return devices;
@@ -74,7 +75,8 @@ std::vector<NvmePlace> CacheDevices::places() {
         places.push_back({device.path, [device]() -> Result<NvmeFolder> {
                               LockedFolder folder = std::exchange(*device.folder, {});
                               if (folder.path.empty()) {
-                                  auto opened = LockedFolder::open(device.path, device.identity, "nvme.path");
+                                  auto opened = LockedFolder::open(device.path, device.identity, "nvme.path",
+                                                                   *device.locks);
                                   if (!opened) return fail(opened.error());
                                   folder = std::move(*opened);
                               }

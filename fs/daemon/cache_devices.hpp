@@ -18,7 +18,9 @@ class CacheDevices {
     /// Opens and locks the source's folder on each device of `nvme_path` ("/a:/b"; empty: no device). One
     /// that cannot be opened is left to the tier, which says so; errors: none can be opened, or another mount
     /// has one.
-    static Result<CacheDevices> open(const std::string& nvme_path, const std::string& identity);
+    /// `locks` must outlive this and the places.
+    static Result<CacheDevices> open(const std::string& nvme_path, const std::string& identity,
+                                     FolderLocks& locks);
 
     [[nodiscard]] bool empty() const { return devices_.empty(); }
 
@@ -37,6 +39,7 @@ class CacheDevices {
         std::string path;
         std::shared_ptr<LockedFolder> folder;  ///< with an empty path when it could not be opened
         std::string identity;
+        FolderLocks* locks;
     };
     std::vector<Device> devices_;
 };

@@ -37,43 +37,6 @@ Result<void> make_private_folder(const fs::path& path) {
     return {};
 }
 
-std::string pid_in(int descriptor) {
-    std::array<char, 32> text{};
-    const auto size = ::pread(descriptor, text.data(), text.size() - 1, 0);
-    std::string pid(text.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
-    return pid.substr(0, pid.find('\n'));
-}
-
-/// EBUSY: somebody else has held it all the time.
-int lock_within(int descriptor, std::chrono::milliseconds patience) {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    while (TIERFS_FAULT_CALL("lock.take", ::flock(descriptor, LOCK_EX | LOCK_NB)) != 0) {
-        if (errno != EWOULDBLOCK && errno != EINTR) return errno;
-        if (std::chrono::steady_clock::now() >= deadline) return EBUSY;
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    return 0;
-}
-
-Result<FileDescriptor> lock_folder(const fs::path& folder, std::chrono::milliseconds patience) {
-    const auto path = folder / "lock";
-    FileDescriptor file(TIERFS_FAULT_CALL(
-        "lock.open", ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)));
-    if (!file) return fail(system_error(errno, path.string()));
-    const int refused = lock_within(file.get(), patience);
-    if (refused == EBUSY) {
-        return fail(EBUSY, folder.string() + " is in use by another tierfs mount, pid " + pid_in(file.get()));
-    }
-    if (refused != 0) return fail(system_error(refused, path.string() + ": lock"));
-    const auto pid = std::to_string(::getpid()) + "\n";
-    if (TIERFS_FAULT_CALL("lock.truncate", ::ftruncate(file.get(), 0)) != 0 ||
-        TIERFS_FAULT_CALL("lock.write", ::pwrite(file.get(), pid.data(), TIERFS_FAULT_SHORT(pid.size()),
-                                                 0)) != static_cast<ssize_t>(pid.size())) {
-        return fail(system_error(errno, path.string()));
-    }
-    return file;
-}
-
 // Directories that were left by processes that no longer run: nobody holds their lock.
 void sweep(const fs::path& base) {
     std::error_code ignored;
@@ -87,7 +50,7 @@ void sweep(const fs::path& base) {
 }  // namespace
 
 Result<LockedFolder> LockedFolder::open(const fs::path& parent, const std::string& identity,
-                                        const std::string& key) {
+                                        const std::string& key, FolderLocks& locks) {
     struct stat found {};
     // The folder itself is made, its parents are not: a missing one is a device that is not mounted, most
     // likely.
@@ -104,7 +67,7 @@ Result<LockedFolder> LockedFolder::open(const fs::path& parent, const std::strin
     LockedFolder folder;
     folder.path = parent / to_string(content_id(identity, "", ""));
     if (auto made = make_private_folder(folder.path); !made) return fail(made.error().within(key));
-    auto lock = lock_folder(folder.path, std::chrono::seconds(5));
+    auto lock = locks.lock(folder.path, std::chrono::seconds(5));
     if (!lock) {
         auto error = lock.error().within(key);
         if (error.code == EBUSY) error.message += ": end that mount, or give this one another " + key;

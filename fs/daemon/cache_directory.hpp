@@ -2,25 +2,27 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "backends/disk/file_descriptor.hpp"
 #include "config/result.hpp"
 #include "config/settings.hpp"
+#include "fs/daemon/folder_locks.hpp"
 
 namespace tierfs {
 
-/// A folder that this process alone uses, as long as the lock is held (flock on the file "lock" in it: the
-/// kernel lets go of it however the process ends). Plain movable value.
+/// A folder that this mount alone uses, as long as the lock is held (flock on the file "lock" in it: the
+/// kernel lets go of it however the processes end). Plain movable value.
 struct LockedFolder {
     std::filesystem::path path;
-    FileDescriptor lock;
+    std::shared_ptr<const void> lock;
 
     /// Makes `parent`/NAME with mode 0700 and locks it, where NAME comes from the identity of the source;
     /// writes what it is into the text file "source". `key` names the setting in messages. EBUSY with the pid
     /// when another mount has it; a mount that is just ending is waited for, a few seconds.
     static Result<LockedFolder> open(const std::filesystem::path& parent, const std::string& identity,
-                                     const std::string& key);
+                                     const std::string& key, FolderLocks& locks);
 };
 
 /// A directory for the index of a mount without a device: /var/cache/tierfs/mount-PID for root, else

@@ -28,6 +28,7 @@ struct Message {
         ready = 'Y',     ///< new program: I can take over; text: my version
         retire = 'R',    ///< supervisor: leave the connection to another daemon and end
         go = 'G',        ///< supervisor: the other one has ended, begin
+        lock = 'K',      ///< anyone: `descriptor` is the lock of folder `text`; none: it was given up
         listener = 'N',  ///< supervisor: `descriptor` is the control socket
     };
     Kind kind = Kind::failed;

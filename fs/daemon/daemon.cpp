@@ -43,12 +43,13 @@ std::string index_identity(const Settings& settings, const Origin& origin) {
 
 }  // namespace
 
-Daemon::Daemon(const DaemonStart& start, Channel& supervisor)
+Daemon::Daemon(const DaemonStart& start, Channel& supervisor, FolderLocks& locks)
     : settings_(start.settings),
       scratch_(start.scratch),
       supervisor_pid_(start.supervisor_pid),
       record_(start.record),
       supervisor_(supervisor),
+      locks_(locks),
       takes_over_(!start.record.init().empty()) {}
 
 Daemon::~Daemon() {
@@ -81,7 +82,7 @@ Result<void> Daemon::prepare() {
     if (!origin_) {
         if (auto opened = open_source(false); !opened) return opened;
     }
-    auto devices = CacheDevices::open(settings_.nvme_path, origin_->identity());
+    auto devices = CacheDevices::open(settings_.nvme_path, origin_->identity(), locks_);
     if (!devices) return fail(devices.error());
     cache_devices_ = std::move(*devices);
     if (auto opened = open_index(); !opened) return opened;
@@ -126,7 +127,7 @@ Result<void> Daemon::open_index() {
     options.memory = plan_.index;
     options.identity = index_identity(settings_, *origin_);
     if (!settings_.index_path.empty()) {
-        auto folder = LockedFolder::open(settings_.index_path, origin_->identity(), "index.path");
+        auto folder = LockedFolder::open(settings_.index_path, origin_->identity(), "index.path", locks_);
         if (!folder) return fail(folder.error());
         index_folder_ = std::move(*folder);
         options.directory = index_folder_.path / "index";
@@ -212,9 +213,10 @@ void Daemon::allow_passthrough(std::string against) {
     }
     if (!against.empty()) files.forbid(std::move(against));
     if (!takes_over_) return;
-    files.take_over([this](NodeId node) -> std::optional<WholeFile> {
+    files.take_over([this](NodeId node, std::uint64_t bytes) -> std::shared_ptr<const void> {
+        if (!nvme_) return nullptr;
         const auto object = names_->object(node);
-        return object ? store_->whole_file(**object) : std::nullopt;
+        return nvme_->hold(object ? (*object)->content : ContentId{}, bytes);
     });
 }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 
@@ -46,6 +47,7 @@ struct DaemonStart {
     ConnectionRecord& record;
     Channel channel;  ///< to the supervisor
     Waits waits = Waits::no;
+    std::map<std::string, FileDescriptor> locks = {};  ///< by folder, of the daemon before
 };
 
 /// Owns everything that serves one mount, from the origin up to the session. prepare() before there is a
@@ -53,8 +55,9 @@ struct DaemonStart {
 /// to do. With a record of a connection that another daemon served, it takes that over.
 class Daemon {
   public:
-    /// Only the channel of `start` is not taken over; `supervisor` must outlive the daemon.
-    Daemon(const DaemonStart& start, Channel& supervisor);
+    /// Without what is only handed over in `start`: `supervisor` is its channel, `locks` has its locks; both
+    /// must outlive the daemon.
+    Daemon(const DaemonStart& start, Channel& supervisor, FolderLocks& locks);
     ~Daemon();
     Daemon(const Daemon&) = delete;
     Daemon& operator=(const Daemon&) = delete;
@@ -108,6 +111,7 @@ class Daemon {
     long supervisor_pid_;
     ConnectionRecord& record_;
     Channel& supervisor_;
+    FolderLocks& locks_;
     const bool takes_over_;
     std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
     MemoryPlan plan_;

@@ -155,14 +155,15 @@ int end_retired(Daemon& daemon, const std::string& mountpoint) {
 }
 
 /// Until the daemon before this one has ended. False: this one is not wanted, or says why it cannot.
-bool wait_for_turn(Daemon& daemon, Channel& channel, Waits waits) {
-    if (waits == Waits::no) return true;
-    if (auto opened = daemon.open_source(waits == Waits::when_all_is_well); !opened) {
+bool wait_for_turn(Daemon& daemon, DaemonStart& start, Channel& channel) {
+    if (auto opened = daemon.open_source(start.waits == Waits::when_all_is_well); !opened) {
         report_failure(channel, opened.error().message);
         return false;
     }
     if (!channel.send(Message::Kind::ready, TIERFS_VERSION)) return false;
-    const auto message = channel.receive();
+    auto message = channel.receive();
+    for (; message && message->kind == Message::Kind::lock; message = channel.receive())
+        start.locks[message->text] = std::move(message->descriptor);
     return message && message->kind == Message::Kind::go && TIERFS_FAULT("takeover.go") == 0;
 }
 
@@ -184,7 +185,7 @@ std::optional<Mounted> wait_for_mount(Channel& channel) {
     return mounted;
 }
 
-int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int signals) {
+int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, FolderLocks& locks, int signals) {
     if (auto prepared = daemon.prepare(); !prepared) return report_failure(channel, prepared.error().message);
     if (!channel.send(Message::Kind::prepared)) {  // it would be waited for in vain
         limit_end();
@@ -207,6 +208,7 @@ int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, int 
         log::error("the supervisor does not hear that the mount serves: giving it up");
         return give_up(daemon, settings.mountpoint, number);
     }
+    locks.give_up_the_rest();
     log::info("serving " + settings.source + " on " + settings.mountpoint);
     MainLoop loop(daemon, channel, signals, settings.mountpoint, number);
     loop.run();
@@ -228,9 +230,13 @@ int run_daemon(DaemonStart start) {
     const FileDescriptor signals = block_signals();
     tune_process();
     try {
-        Daemon daemon(start, channel);
-        if (!wait_for_turn(daemon, channel, start.waits)) return 1;
-        return serve_mount(start.settings, daemon, channel, signals.get());
+        FolderLocks locks([&channel](const std::string& folder, int descriptor) {
+            channel.send(Message::Kind::lock, folder, descriptor);
+        });
+        Daemon daemon(start, channel, locks);
+        if (start.waits != Waits::no && !wait_for_turn(daemon, start, channel)) return 1;
+        locks.hold(std::move(start.locks));
+        return serve_mount(start.settings, daemon, channel, locks, signals.get());
     } catch (const std::exception& error) {
         return report_failure(channel, std::string("starting failed: ") + error.what());
     }

@@ -26,6 +26,9 @@ class Restarts {
         return std::chrono::milliseconds(250 << (failures < 5 ? failures - 1 : 4));
     }
 
+    /// Replacements within the last minute, as of the last one.
+    [[nodiscard]] std::size_t recent() const { return times_.size(); }
+
     /// The new daemon serves.
     void served() { unserved_ = 0; }
 

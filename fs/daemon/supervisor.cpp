@@ -93,9 +93,11 @@ Result<void> Supervisor::fork_daemon() {
         daemon_channel_.close();
         mount_.device.reset();  // a daemon has those that it is sent
         listener_.reset();
+        auto locks = std::move(locks_);
         reload_.reset();
         // exit, not return: what this stack holds is the supervisor's to clean up.
-        std::exit(run_daemon({settings_, scratch_.path(), supervisor, *record_, std::move(ends->second)}));
+        std::exit(run_daemon({settings_, scratch_.path(), supervisor, *record_, std::move(ends->second),
+                              Waits::no, std::move(locks)}));
     }
     daemon_started({daemon_, std::move(ends->first)});
     return {};
@@ -127,14 +129,17 @@ std::optional<Supervisor::Clock::time_point> Supervisor::next_deadline() const {
     };
     earlier(kill_at_);
     earlier(restart_at_);
+    if (state_ == State::restarting && paused_at_ && listener_ && !answers_clients())
+        earlier(*paused_at_ + kQuietPause);
     if (reload_ && reload_->stage == Reload::Stage::starting) earlier(reload_->deadline);
     return first;
 }
 
 void Supervisor::wait_for_news() {
-    std::array<pollfd, 3> wanted{pollfd{signals_.get(), POLLIN, 0},
+    std::array<pollfd, 4> wanted{pollfd{signals_.get(), POLLIN, 0},
                                  pollfd{listening_ ? daemon_channel_.descriptor() : -1, POLLIN, 0},
-                                 pollfd{reload_ ? reload_->process.channel.descriptor() : -1, POLLIN, 0}};
+                                 pollfd{reload_ ? reload_->process.channel.descriptor() : -1, POLLIN, 0},
+                                 pollfd{answers_clients() ? listener_.get() : -1, POLLIN, 0}};
     int patience = -1;
     if (const auto deadline = next_deadline()) {
         const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*deadline - Clock::now());
@@ -151,6 +156,7 @@ void Supervisor::wait_for_news() {
     }
     if (wanted[2].revents != 0 && reload_) standby_speaks();
     if (wanted[0].revents != 0) signalled();
+    if (wanted[3].revents != 0 && answers_clients()) answer_client();
 }
 
 void Supervisor::heard(Message message) {
@@ -178,10 +184,13 @@ void Supervisor::heard(Message message) {
             launcher_.close();
             break;
         case Message::Kind::ready:  // after its program was reloaded: one that died is replaced
-            daemon_channel_.send(Message::Kind::go);
+            send_locks_and_go();
             break;
         case Message::Kind::reload:
             reload_asked(std::move(message.descriptor));
+            break;
+        case Message::Kind::lock:
+            keep_lock(std::move(message));
             break;
         case Message::Kind::unmount:
             end();
@@ -260,6 +269,7 @@ void Supervisor::restarted() {
     kill_at_.reset();
     state_ = State::serving;
     if (reload_) reloaded();
+    paused_at_.reset();
 }
 
 /// Whether another daemon is to take over; then when.
@@ -274,6 +284,7 @@ bool Supervisor::will_restart(const std::string& why) {
     }
     log::error(why + "; another one takes over");
     state_ = State::restarting;
+    if (!paused_at_) paused_at_ = Clock::now();
     kill_at_.reset();
     restart_at_ = Clock::now() + *delay;
     return true;
@@ -360,7 +371,8 @@ void Supervisor::daemon_died(int status) {
     while (daemon_channel_.descriptor() >= 0) {
         auto message = daemon_channel_.receive();
         if (!message) break;
-        if (message->kind == Message::Kind::failed || message->kind == Message::Kind::ending)
+        const bool is_lock = message->kind == Message::Kind::lock && message->descriptor;
+        if (message->kind == Message::Kind::failed || message->kind == Message::Kind::ending || is_lock)
             heard(std::move(*message));
     }
     if (take_turns()) return;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ class Supervisor {
 
   private:
     using Clock = std::chrono::steady_clock;
+    static constexpr auto kQuietPause = std::chrono::seconds(3);  ///< clients wait so long for a daemon
     enum class State { preparing, mounted, serving, restarting, ending };
 
     /// Another program takes the place of the daemon that serves.
@@ -47,7 +49,7 @@ class Supervisor {
         ProgramImage image;
         DaemonProcess process;  ///< until it is the daemon; pid -1: it has died
         std::string version, why;
-        Clock::time_point deadline, paused_at;
+        Clock::time_point deadline;
     };
 
     Result<void> start();
@@ -73,6 +75,10 @@ class Supervisor {
     void reap();
     void daemon_died(int status);
     void report_failure(const std::string& why);
+    void keep_lock(Message message);
+    void send_locks_and_go();
+    [[nodiscard]] bool answers_clients() const;
+    void answer_client();
 
     [[nodiscard]] TakeoverRequest takeover_request() const;
     void reload_asked(FileDescriptor client);
@@ -96,6 +102,8 @@ class Supervisor {
     std::optional<ProgramImage> image_;  ///< what daemons are started from; none: this process
     std::optional<Reload> reload_;
     FileDescriptor listener_;  ///< of the control socket: clients wait while no daemon serves
+    std::map<std::string, FileDescriptor> locks_;  ///< by folder: nobody else gets them between two daemons
+    std::optional<Clock::time_point> paused_at_;   ///< no daemon serves since then, and another one is to
     Restarts restarts_;
     pid_t daemon_ = -1;  ///< -1: none runs
     bool listening_ = true, was_killed_ = false;

@@ -45,14 +45,9 @@ void Supervisor::reload_asked(FileDescriptor client) {
     const auto patience =
         std::min<std::chrono::milliseconds>(settings_.origin_deadline, std::chrono::hours(1)) +
         kStartPatience;
-    reload_ = Reload{Reload::Stage::starting,
-                     std::move(client),
-                     std::move(*image),
-                     std::move(*process),
-                     {},
-                     {},
-                     Clock::now() + patience,
-                     {}};
+    reload_ =
+        Reload{Reload::Stage::starting, std::move(client), std::move(*image), std::move(*process), {}, {},
+               Clock::now() + patience};
 }
 
 void Supervisor::standby_speaks() {
@@ -95,7 +90,7 @@ void Supervisor::refuse_reload(const std::string& why) {
 
 void Supervisor::hand_over() {
     reload_->stage = Reload::Stage::handing_over;
-    reload_->paused_at = Clock::now();
+    paused_at_ = Clock::now();
     log::info("reload: tierfs " + reload_->version + " is ready; the daemon ends");
     TIERFS_SYNC_POINT("supervisor.hand_over");
     daemon_channel_.send(Message::Kind::retire);  // one that has just died is heard of by SIGCHLD
@@ -118,7 +113,7 @@ bool Supervisor::take_turns() {
     }
     reload_->stage = Reload::Stage::taken;
     daemon_started(std::exchange(reload_->process, {}));
-    daemon_channel_.send(Message::Kind::go);
+    send_locks_and_go();
     kill_at_ = restart_deadline();
     return true;
 }
@@ -137,7 +132,7 @@ void Supervisor::reloaded() {
     }
     if (reload_->stage != Reload::Stage::taken) return;
     record_->count_reload();
-    const std::chrono::duration<double> pause = Clock::now() - reload_->paused_at;
+    const std::chrono::duration<double> pause = Clock::now() - paused_at_.value_or(Clock::now());
     answer(reload_->client, control_answer({{"pid", daemon_},
                                             {"version", reload_->version},
                                             {"program", request_.program},

@@ -1,5 +1,7 @@
 #include "fs/operations/open_files.hpp"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <utility>
 #include <vector>
@@ -8,6 +10,15 @@
 #include "config/sync_point.hpp"
 
 namespace tierfs {
+
+namespace {
+
+std::uint64_t size_of(int file) {
+    struct stat found {};
+    return ::fstat(file, &found) == 0 ? static_cast<std::uint64_t>(found.st_size) : 0;
+}
+
+}  // namespace
 
 void OpenFiles::allow(BackingIds& ids) {
     const MutexLock lock(mutex_);
@@ -20,9 +31,9 @@ void OpenFiles::forbid(std::string reason) {
     reason_ = std::move(reason);  // ids_ stays: what is registered already is to be removed one day
 }
 
-bool OpenFiles::record(Answer& answer, NodeId node, std::uint64_t unique) {
+bool OpenFiles::record(Answer& answer, NodeId node, std::uint64_t unique, std::uint64_t bytes) {
     if (record_ == nullptr) return true;
-    answer.ticket = record_->add_open(node, unique, answer.backing_id);
+    answer.ticket = record_->add_open(node, unique, answer.backing_id, bytes);
     if (answer.ticket == 0) answer = {Mode::too_many, 0, 0};
     return answer.ticket != 0;
 }
@@ -32,7 +43,7 @@ std::optional<OpenFiles::Answer> OpenFiles::join(NodeId node, std::uint64_t uniq
     if (found == files_.end()) return std::nullopt;
     const auto id = found->second.backing_id;
     Answer answer{id == 0 ? Mode::cached : Mode::passthrough, id, 0};
-    if (!record(answer, node, unique)) return answer;
+    if (!record(answer, node, unique, found->second.bytes)) return answer;
     ++found->second.opens;
     if (id != 0) ++opens_;
     return answer;
@@ -46,23 +57,23 @@ std::optional<OpenFiles::Answer> OpenFiles::answered_before(std::uint64_t unique
     return Answer{open->backing_id == 0 ? Mode::cached : Mode::passthrough, open->backing_id, open->ticket};
 }
 
-void OpenFiles::take_over(const std::function<std::optional<WholeFile>(NodeId)>& find) {
+void OpenFiles::take_over(const HoldFile& hold) {
     if (record_ == nullptr || profile_.is_small()) return;
-    std::vector<NodeId> passed;
+    std::vector<std::pair<NodeId, std::uint64_t>> passed;
     {
         const MutexLock lock(mutex_);
         for (const auto& open : record_->opens()) {
             File& file = files_[open.node];
-            if (++file.opens == 1 && open.backing_id != 0) passed.push_back(open.node);
+            if (++file.opens == 1 && open.backing_id != 0) passed.emplace_back(open.node, open.bytes);
             file.backing_id = open.backing_id;
+            file.bytes = open.bytes;
         }
         passed_through_ = passed.size();
     }
-    for (const NodeId node : passed) {
-        auto whole = find(node);
-        if (!whole) continue;  // the kernel holds the file nevertheless
+    for (const auto& [node, bytes] : passed) {
+        auto pin = hold(node, bytes);
         const MutexLock lock(mutex_);
-        files_[node].pin = std::move(whole->pin);
+        files_[node].pin = std::move(pin);
     }
 }
 
@@ -79,6 +90,7 @@ OpenFiles::File OpenFiles::candidate(BackingIds& ids, const FindFile& find) {
     const auto id = ids.add(whole->descriptor.get());
     if (id) {
         file.backing_id = *id;
+        file.bytes = size_of(whole->descriptor.get());
         file.pin = std::move(whole->pin);
     } else if (is_lasting(id.error().code)) {
         log::info("no passthrough on this mount: " + id.error().message);
@@ -113,7 +125,7 @@ OpenFiles::Answer OpenFiles::open(NodeId node, const FileSizes& known, const Fin
             answer = *joined;
         } else {
             if (file.backing_id != 0) answer = {Mode::passthrough, file.backing_id, 0};
-            if (record(answer, node, unique)) {
+            if (record(answer, node, unique, file.bytes)) {
                 file.opens = 1;
                 if (file.backing_id != 0) ++opens_;
                 if (file.backing_id != 0) ++passed_through_;

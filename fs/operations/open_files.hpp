@@ -54,9 +54,10 @@ class OpenFiles {
     /// The end of an open that was answered with this handle; of one that has ended already, nothing.
     void close(NodeId node, std::uint64_t handle);
 
-    /// Takes in the opens that the record has, once, before the first request. `find` gives the file of a
-    /// node that is passed through, so that its cache keeps it while it is open.
-    void take_over(const std::function<std::optional<WholeFile>(NodeId)>& find);
+    /// Keeps the file of a node that is passed through, of so many bytes, while the kernel has it open.
+    using HoldFile = std::function<std::shared_ptr<const void>(NodeId, std::uint64_t bytes)>;
+    /// Takes in the opens that the record has, once, before the first request.
+    void take_over(const HoldFile& hold);
 
     [[nodiscard]] PassthroughStatus status() const;
     [[nodiscard]] std::uint64_t passed_through() const;
@@ -66,12 +67,14 @@ class OpenFiles {
     struct File {
         std::uint64_t opens = 0;
         std::int32_t backing_id = 0;  ///< 0: cached
+        std::uint64_t bytes = 0;      ///< when it is passed through
         std::shared_ptr<const void> pin;
     };
     [[nodiscard]] std::optional<Answer> join(NodeId node, std::uint64_t unique) TIERFS_REQUIRES(mutex_);
     [[nodiscard]] std::optional<Answer> answered_before(std::uint64_t unique) const TIERFS_REQUIRES(mutex_);
     /// False: too many are open.
-    [[nodiscard]] bool record(Answer& answer, NodeId node, std::uint64_t unique) TIERFS_REQUIRES(mutex_);
+    [[nodiscard]] bool record(Answer& answer, NodeId node, std::uint64_t unique, std::uint64_t bytes)
+        TIERFS_REQUIRES(mutex_);
     File candidate(BackingIds& ids, const FindFile& find);
     static bool is_lasting(int code);
 

@@ -52,11 +52,12 @@ struct ConnectionRecord::Slot {
     std::uint64_t unique;
     std::int32_t backing_id;
     std::uint32_t turn;  ///< grows with each use
+    std::uint64_t bytes;
 };
 
 ConnectionRecord::ConnectionRecord(FileDescriptor file, Header* header)
     : file_(std::move(file)), header_(header) {
-    static_assert(sizeof(Header) <= kHeaderBytes && sizeof(Slot) == 24);
+    static_assert(sizeof(Header) <= kHeaderBytes && sizeof(Slot) == 32);
     static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 }
 
@@ -174,7 +175,7 @@ ConnectionRecord::Slot& ConnectionRecord::slot(std::uint32_t index) const {
 ConnectionRecord::Open ConnectionRecord::open_in(std::uint32_t index) const {
     const Slot& found = slot(index);
     return {std::uint64_t{found.turn} << kIndexBits | (index + 1), found.node.load(), found.unique,
-            found.backing_id};
+            found.backing_id, found.bytes};
 }
 
 void ConnectionRecord::look_for_free() {
@@ -184,7 +185,8 @@ void ConnectionRecord::look_for_free() {
     }
 }
 
-std::uint64_t ConnectionRecord::add_open(std::uint64_t node, std::uint64_t unique, std::int32_t backing_id) {
+std::uint64_t ConnectionRecord::add_open(std::uint64_t node, std::uint64_t unique, std::int32_t backing_id,
+                                         std::uint64_t bytes) {
     if (!has_looked_) look_for_free();
     std::uint32_t index = 0;
     if (!free_.empty()) {
@@ -199,6 +201,7 @@ std::uint64_t ConnectionRecord::add_open(std::uint64_t node, std::uint64_t uniqu
     ++taken.turn;
     taken.unique = unique & ~kResent;
     taken.backing_id = backing_id;
+    taken.bytes = bytes;
     taken.node.store(node, std::memory_order_release);
     return open_in(index).ticket;
 }

@@ -28,7 +28,7 @@ inline constexpr std::uint64_t kResent = 1ULL << 63;
 /// RELEASE which comes a second time ends nothing else.
 ///
 /// One daemon at a time writes. Opens: one thread at a time, under a lock of the caller's; the rest is
-/// thread-safe. Sparse: 24 bytes for each file that was open at the same time, and two pages.
+/// thread-safe. Sparse: 32 bytes for each file that was open at the same time, and two pages.
 class ConnectionRecord {
   public:
     /// Files that may be open at a time.
@@ -86,9 +86,11 @@ class ConnectionRecord {
         std::uint64_t node = 0;
         std::uint64_t unique = 0;     ///< of the request, without kResent
         std::int32_t backing_id = 0;  ///< 0: not passed through
+        std::uint64_t bytes = 0;      ///< of the file that is passed through
     };
     /// Before the OPEN is answered. Its ticket, greater than 0 and smaller than 2^56; 0: too many are open.
-    [[nodiscard]] std::uint64_t add_open(std::uint64_t node, std::uint64_t unique, std::int32_t backing_id);
+    [[nodiscard]] std::uint64_t add_open(std::uint64_t node, std::uint64_t unique, std::int32_t backing_id,
+                                         std::uint64_t bytes = 0);
     /// False: there is no such open (any more).
     bool remove_open(std::uint64_t ticket);
     void remove_all_opens();

@@ -129,13 +129,17 @@ def test_one_disappears_and_comes_back(origin, mount, two):
     m.umount()
 
 
-def test_the_only_one_disappears_and_comes_back(origin, mount, two):
+@pytest.mark.parametrize("daemons", [1, 2])
+def test_the_only_one_disappears_and_comes_back(origin, mount, two, daemons):
+    """With two: also the lock that the supervisor holds for the next daemon is given up."""
     files = dataset(origin)
     index = two[1].path / "index"
     index.mkdir()
     m = mount(origin, on(two[0], **{"index.path": str(index)}))
     data.expect_files(m.path, files)
     settled(m)
+    if daemons == 2:
+        m.take_over()
     two[0].shut_down()
     data.expect_files(m.path, files)
     processes.wait_until(lambda: m.tier("nvme")["state"] == "down", timeout=30, what="the tier is down")

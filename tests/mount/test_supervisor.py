@@ -1,9 +1,11 @@
 """A daemon that dies: another one takes the mount over, and readers notice nothing but a pause."""
 
 import errno
+import fcntl
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import data, processes
+from harness import daemon, data, processes
 import test_passthrough as passthrough
 
 pytestmark = pytest.mark.release
@@ -160,7 +162,8 @@ def test_files_that_the_kernel_reads_go_on(mount, origin, files, xfs):
     passthrough.closed(m)
     data.expect_files(m.path, {name: files[name], other: files[other]})
     with Verifiers(m, origin) as readers:
-        readers.add("hold", large(files), 2).add("map", large(files), 2).add("stream", large(files))
+        readers.add("hold", large(files), 2).add("map", large(files), 2).add("stream", large(files), 2)
+        readers.add("files", small(files), 2)
         kill_often(m, 120 if FULL else 10)
     passthrough.closed(m)
 
@@ -261,15 +264,61 @@ def test_ends_while_no_daemon_serves(mount, origin, files, how):
     m.expect_gone()
 
 
-def test_nothing_is_left_behind(mount, origin, files):
-    m = mount.prepare(origin)
-    supervisors = set()
-    for number in range(1000 if FULL else 10):
+def system():
+    """What mounts could leave behind, apart from processes: mounts, sockets, loop devices, scratch folders."""
+    mounts = sorted(line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    loops = sorted(str(path) for path in Path("/sys/block").glob("loop*/loop/backing_file"))
+    return mounts, loops
+
+
+def is_free(lock):
+    with open(lock, "rb") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("place", ["scratch", "cache"])
+def test_nothing_is_left_behind(mount, origin, files, cache, place):
+    m = mount.prepare(origin, cache if place == "cache" else {})
+    before, supervisors, sockets = system(), set(), set()
+    for number in range(500 if FULL else 10):
         m.start()
         supervisors.add(m.status()["supervisor_pid"])
+        sockets.add(daemon.SOCKETS / f"{m.device}.sock")
         assert (m.path / small(files)[0]).read_bytes() == files[small(files)[0]]
         if number % 5 == 4:
             m.take_over()
-        m.umount()
-    left = [Path(f"/var/cache/tierfs/mount-{pid}") for pid in supervisors]
-    assert not any(path.exists() for path in left)
+        if number % 5 == 3:
+            assert processes.run([daemon.BINARY, "reload", m.path], env=m.env).returncode == 0
+        m.umount()  # which looks for processes and the socket
+        assert all(is_free(lock) for lock in Path(cache["nvme.path"]).rglob("lock"))
+    assert system() == before
+    left = [Path(f"/var/cache/tierfs/mount-{pid}") for pid in supervisors] + list(sockets)
+    # Device numbers are used again: a socket that somebody listens on is another mount's.
+    assert not [path for path in left if path.exists() and not (path.is_socket() and daemon.answers(path))]
+
+
+def descriptors(pid):
+    return sorted(os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def kinds(links):
+    """Without the numbers of sockets."""
+    return sorted(re.sub(r"\d+", "N", link) for link in links)
+
+
+def test_a_supervisor_keeps_no_descriptors(mount, origin, files, cache):
+    m = mount(origin, {**OFTEN, **cache})
+    m.take_over()
+    assert processes.run([daemon.BINARY, "reload", m.path], env=m.env).returncode == 0
+    supervisor = m.status()["supervisor_pid"]
+    before = kinds(descriptors(supervisor))
+    for _ in range(60 if FULL else 3):
+        m.take_over()
+        assert processes.run([daemon.BINARY, "reload", m.path], env=m.env).returncode == 0
+        assert kinds(descriptors(supervisor)) == before
+    assert len([link for link in before if "memfd" in link]) == 2, "the record, and what the program was told"
+    assert len([link for link in before if link.endswith("/lock")]) == 1

@@ -192,6 +192,13 @@ std::optional<Catalog::Pinned> Catalog::pin_file(const ContentId& id) {
     return Pinned{std::move(pin), found->second.generation, found->second.trusted};
 }
 
+std::shared_ptr<FilePin> Catalog::owe(std::uint64_t bytes) {
+    auto pin = std::make_shared<FilePin>(used_, pins_);
+    *used_ += bytes;
+    pin->debt.owed = bytes;
+    return pin;
+}
+
 bool Catalog::is_generation(const ContentId& id, std::uint64_t generation) const {
     MutexLock lock(mutex_);
     const auto found = files_.find(id);

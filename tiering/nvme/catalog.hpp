@@ -170,6 +170,8 @@ class Catalog {
         bool trusted = false;
     };
     std::optional<Pinned> pin_file(const ContentId& id);
+    /// As the pin of a file that was dropped meanwhile: so many bytes are used while it lives.
+    std::shared_ptr<FilePin> owe(std::uint64_t bytes);
     [[nodiscard]] bool is_generation(const ContentId& id, std::uint64_t generation) const;
     /// Files that this process did not write from start to end are trusted once somebody verified them whole.
     void trust(const ContentId& id, std::uint64_t generation);

@@ -250,6 +250,15 @@ std::optional<WholeFile> NvmeDevice::whole_file(const ContentId& id, const Locat
     return WholeFile{std::move(file), pinned->pin};
 }
 
+std::shared_ptr<const void> NvmeDevice::pin_file(const ContentId& id) {
+    const auto pinned = core_.catalog.pin_file(id);
+    return pinned ? pinned->pin : nullptr;
+}
+
+std::shared_ptr<const void> NvmeDevice::owe(std::uint64_t bytes) {
+    return core_.catalog.owe(bytes);
+}
+
 void NvmeDevice::check_file(const FileChecker::File& file, const std::function<bool()>& stopping) {
     constexpr std::uint64_t kPiece = 1 << 20;
     AlignedBuffer buffer(kPiece);

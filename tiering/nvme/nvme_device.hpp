@@ -27,6 +27,9 @@ class NvmeDevice {
     bool read(const ContentId& id, const Location& location, std::uint64_t offset, std::span<std::byte> out);
     bool contains(const ContentId& id, const Location& location, std::uint64_t block);
     std::optional<WholeFile> whole_file(const ContentId& id, const Location& location);
+    /// NvmeTier::hold: of a file that is here (else null), and of one that is not.
+    std::shared_ptr<const void> pin_file(const ContentId& id);
+    std::shared_ptr<const void> owe(std::uint64_t bytes);
     /// Whether there is an extent or a file for this location, by memory alone.
     [[nodiscard]] bool holds(const ContentId& id, const Location& location) const;
 

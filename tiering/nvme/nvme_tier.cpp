@@ -55,6 +55,7 @@ class NvmeTierImpl final : public NvmeTierForTests {
               std::span<std::byte> out) override;
     bool contains(const ContentId& id, std::uint64_t object_size, std::uint64_t block) override;
     std::optional<WholeFile> whole_file(const ContentId& id, std::uint64_t object_size) override;
+    std::shared_ptr<const void> hold(const ContentId& id, std::uint64_t bytes) override;
     void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset, BufferPtr data,
                DatasetNumber dataset) override {
         std::vector<BufferPtr> one;
@@ -303,6 +304,17 @@ std::optional<WholeFile> NvmeTierImpl::whole_file(const ContentId& id, std::uint
     if (!locate(id, location) || location.object_size != object_size) return std::nullopt;
     const auto device = device_of(id, location);
     return device ? device->whole_file(id, location) : std::nullopt;
+}
+
+std::shared_ptr<const void> NvmeTierImpl::hold(const ContentId& id, std::uint64_t bytes) {
+    DevicePtr any;
+    for (const auto& slot : slots_) {
+        const auto device = slot->get();
+        if (!device) continue;
+        if (auto pin = device->pin_file(id)) return pin;
+        if (!any) any = device;
+    }
+    return any ? any->owe(bytes) : nullptr;
 }
 
 void NvmeTierImpl::claim(const ContentId& id, DatasetNumber dataset) {

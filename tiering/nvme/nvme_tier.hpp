@@ -22,10 +22,10 @@ namespace tierfs {
 
 class Index;
 
-/// The folder of one source on one device; `lock`, if any, keeps others out of it.
+/// The folder of one source on one device; `lock`, if any, keeps others out of it as long as it lives.
 struct NvmeFolder {
     std::filesystem::path path;  ///< exists, mode 0700; extents/, files/ and the file "device" are made in it
-    FileDescriptor lock;
+    std::shared_ptr<const void> lock;
 };
 
 /// One device, as it is configured.
@@ -82,6 +82,10 @@ class NvmeTier {
     /// some of it is missing, and until all of it has been verified once since it was written: a file of an
     /// earlier session is verified in the background from the first call on. Opens the file; does not wait.
     virtual std::optional<WholeFile> whole_file(const ContentId& id, std::uint64_t object_size) = 0;
+
+    /// For a file that the kernel has open since an earlier run: as WholeFile::pin, verified or not. Where it
+    /// is here no more (the kernel keeps it nevertheless), `bytes` of it count against the limit meanwhile.
+    virtual std::shared_ptr<const void> hold(const ContentId& id, std::uint64_t bytes) = 0;
 
     /// Takes a piece of an object for writing in the background. A small object (up to pack_max_object) comes
     /// whole: `offset` 0 and all its bytes; a large one in pieces aligned as in `read`. Holding `data` until

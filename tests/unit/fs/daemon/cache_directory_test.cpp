@@ -21,10 +21,11 @@ class CacheDirectory : public ::testing::Test {
     }
     void TearDown() override { fs::remove_all(base_); }
     fs::path base_;
+    FolderLocks locks_;
 };
 
 TEST_F(CacheDirectory, IsPrivateAndSaysWhatItIs) {
-    const auto folder = LockedFolder::open(base_, "dir:/data", "nvme.path");
+    const auto folder = LockedFolder::open(base_, "dir:/data", "nvme.path", locks_);
     ASSERT_TRUE(folder) << folder.error().message;
     struct stat found {};
     ASSERT_EQ(::stat(folder->path.c_str(), &found), 0);
@@ -35,28 +36,28 @@ TEST_F(CacheDirectory, IsPrivateAndSaysWhatItIs) {
 }
 
 TEST_F(CacheDirectory, HasOneUserAtATimeAndNamesIt) {
-    auto first = LockedFolder::open(base_, "dir:/data", "nvme.path");
+    auto first = LockedFolder::open(base_, "dir:/data", "nvme.path", locks_);
     ASSERT_TRUE(first);
-    const auto second = LockedFolder::open(base_, "dir:/data", "nvme.path");
+    const auto second = LockedFolder::open(base_, "dir:/data", "nvme.path", locks_);
     ASSERT_FALSE(second);
     EXPECT_EQ(second.error().code, EBUSY);
     EXPECT_NE(second.error().message.find("pid " + std::to_string(::getpid())), std::string::npos);
-    EXPECT_TRUE(LockedFolder::open(base_, "dir:/other", "nvme.path"));
+    EXPECT_TRUE(LockedFolder::open(base_, "dir:/other", "nvme.path", locks_));
     first->lock.reset();
-    EXPECT_TRUE(LockedFolder::open(base_, "dir:/data", "nvme.path"));
+    EXPECT_TRUE(LockedFolder::open(base_, "dir:/data", "nvme.path", locks_));
 }
 
 TEST_F(CacheDirectory, NamesThePlaceThatDoesNotExist) {
-    const auto folder = LockedFolder::open(base_ / "absent" / "cache", "dir:/data", "nvme.path");
+    const auto folder = LockedFolder::open(base_ / "absent" / "cache", "dir:/data", "nvme.path", locks_);
     ASSERT_FALSE(folder);
     EXPECT_NE(folder.error().message.find("nvme.path " + (base_ / "absent" / "cache").string()),
               std::string::npos);
 }
 
 TEST_F(CacheDirectory, MakesTheFolderButNotItsParents) {
-    EXPECT_TRUE(LockedFolder::open(base_ / "new", "dir:/data", "nvme.path"));
+    EXPECT_TRUE(LockedFolder::open(base_ / "new", "dir:/data", "nvme.path", locks_));
     EXPECT_TRUE(fs::is_directory(base_ / "new"));
-    EXPECT_FALSE(LockedFolder::open(base_ / "absent" / "cache", "dir:/data", "nvme.path"));
+    EXPECT_FALSE(LockedFolder::open(base_ / "absent" / "cache", "dir:/data", "nvme.path", locks_));
     EXPECT_FALSE(fs::exists(base_ / "absent"));
 }
 

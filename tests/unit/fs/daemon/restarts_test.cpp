@@ -15,6 +15,7 @@ TEST(Restarts, AreLimitedWithinAnyMinute) {
         restarts.served();
     }
     EXPECT_FALSE(restarts.next(start + 59s));
+    EXPECT_EQ(restarts.recent(), 3U);
     EXPECT_TRUE(restarts.next(start + 60s)) << "the first is a minute ago";
     EXPECT_FALSE(restarts.next(start + 79s));
 }

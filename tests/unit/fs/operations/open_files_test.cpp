@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <set>
 
@@ -34,12 +36,17 @@ class OpenFilesTest : public testing::Test {
         return settings;
     }
     OpenFiles::FindFile whole() {
-        return [this] { return WholeFile{FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)), pin}; };
+        return [this] {
+            FileDescriptor file(::memfd_create("whole", MFD_CLOEXEC));
+            EXPECT_EQ(::ftruncate(file.get(), kFileBytes), 0);
+            return WholeFile{std::move(file), pin};
+        };
     }
     static OpenFiles::FindFile nothing() {
         return [] { return std::optional<WholeFile>(); };
     }
 
+    static constexpr off_t kFileBytes = 123456;
     std::shared_ptr<int> pin = std::make_shared<int>(0);
     FakeIds ids;
     MountProfile profile{with(Profile::large)};
@@ -159,9 +166,10 @@ TEST_F(OpenFilesTest, AnotherDaemonGoesOnWithTheOpensOfTheFirst) {
     }
     OpenFiles second(profile, record.get());
     second.allow(ids);
-    second.take_over([&](NodeId node) {
+    second.take_over([&](NodeId node, std::uint64_t bytes) {
         EXPECT_EQ(node, 7U);
-        return whole()();
+        EXPECT_EQ(bytes, kFileBytes);
+        return pin;
     });
     EXPECT_EQ(second.passed_through(), 1U);
     EXPECT_EQ(pin.use_count(), 2) << "the file must not be evicted";
@@ -187,7 +195,7 @@ TEST_F(OpenFilesTest, AnOpenThatIsSentAgainIsCountedOnce) {
     const auto answer = first.open(7, {}, whole(), 2);
     OpenFiles second(profile, record.get());
     second.allow(ids);
-    second.take_over([](NodeId) { return std::optional<WholeFile>(); });
+    second.take_over([](NodeId, std::uint64_t) { return nullptr; });
     const auto again = second.open(7, {}, nothing(), 2 | kResent);
     EXPECT_EQ(again.handle(), answer.handle());
     EXPECT_EQ(again.backing_id, answer.backing_id);

@@ -105,6 +105,30 @@ TEST_F(WholeFileTest, OfAnEarlierSessionIsVerifiedFirst) {
     EXPECT_TRUE(is_right(*whole(1), 1));
 }
 
+TEST_F(WholeFileTest, OneThatIsHeldSinceAnEarlierSessionIsKeptUnverified) {
+    open();
+    put(1, kSize);
+    tier_->flush();
+    open();
+    auto held = tier_->hold(object_id(1), kSize);
+    ASSERT_TRUE(held);
+    for (std::uint64_t at = 2; at < 40; ++at) {
+        put(at, kSize);
+        tier_->flush();
+    }
+    EXPECT_EQ(get(1, kSize), Got::right) << "it is not evicted";
+}
+
+TEST_F(WholeFileTest, OneThatIsHeldAndGoneCountsUntilTheEnd) {
+    open();
+    const auto before = tier_->stats().used_bytes;
+    auto held = tier_->hold(object_id(1), kSize);
+    ASSERT_TRUE(held);
+    EXPECT_EQ(tier_->stats().used_bytes, before + kSize);
+    held.reset();
+    EXPECT_EQ(tier_->stats().used_bytes, before);
+}
+
 TEST_F(WholeFileTest, OneThatWasDamagedMeanwhileIsNeverGiven) {
     open();
     put(1, kSize);

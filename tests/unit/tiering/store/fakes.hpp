@@ -182,7 +182,7 @@ class FakeOrigin final : public Origin {
 class FakeNvme final : public NvmeTier {
   public:
     static constexpr std::uint64_t kUnit = 4096;  ///< of backing files
-    std::atomic<bool> hold = false;
+    std::atomic<bool> holds = false;
     std::atomic<bool> lie = false;  ///< contains says yes, read says no: evicted or damaged in between
 
     bool read(const ContentId& id, std::uint64_t size, std::uint64_t offset,
@@ -204,6 +204,7 @@ class FakeNvme final : public NvmeTier {
         return true;
     }
     std::optional<WholeFile> whole_file(const ContentId&, std::uint64_t) override { return std::nullopt; }
+    std::shared_ptr<const void> hold(const ContentId&, std::uint64_t) override { return nullptr; }
     std::function<void()> on_contains;  ///< called once, by the next contains()
 
     bool contains(const ContentId& id, std::uint64_t, std::uint64_t block) override {
@@ -217,7 +218,7 @@ class FakeNvme final : public NvmeTier {
         owners_[id] = dataset;
         admitted_.push_back({offset, data->bytes().size(), size});
         admitted_bytes += data->bytes().size();
-        if (hold) {
+        if (holds) {
             held_.push_back({id, offset, std::move(data)});
         } else {
             store(id, offset, *data);

@@ -88,7 +88,7 @@ TEST(StoreMemory, ASlowNvmeWriterHoldsReadersBackButDoesNotStopThem) {
     scene.arena = scene.ram = kMiB;
     scene.nvme = true;
     Harness h(scene);
-    h.nvme.hold = true;
+    h.nvme.holds = true;
     std::vector<fake::PendingPtr> readers;
     std::vector<std::shared_ptr<const ObjectRef>> objects;
     for (int i = 0; i < 40; ++i) {

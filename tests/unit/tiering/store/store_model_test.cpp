@@ -146,8 +146,8 @@ class StoreModel {
                 replace(number, versions_[number] + 1);
                 break;
             case 6:
-                nvme_.hold = command.b % 2 == 0;
-                while (!nvme_.hold && nvme_.write_one()) {
+                nvme_.holds = command.b % 2 == 0;
+                while (!nvme_.holds && nvme_.write_one()) {
                 }
                 break;
             case 7:
