@@ -68,7 +68,8 @@ std::vector<Key> make_table() {
          "tier."},
         {"nvme.limit", Kind::size, &S::nvme_limit,
          "Bytes that the NVMe tier may take, its index apart, on all devices together: divided by the space "
-         "that each has for it; 0 or auto: 80 % of the free space at start.",
+         "that each has for it; 0 or auto: 80 % of the free space at start. An object larger than half of "
+         "a device's part is not kept there.",
          16 * kMiB, kMostBytes, true, true},
         {"pin.limit", Kind::size, &S::pin_limit,
          "Bytes that `tierfs pin` may hold in the tiers for good; 0 or auto: three quarters of the NVMe "

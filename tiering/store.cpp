@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <thread>
 #include <utility>
 
 #include "config/sync_point.hpp"
@@ -31,7 +32,11 @@ std::uint32_t longest_run(std::uint64_t arena) {
 }
 
 unsigned ram_shards(std::uint64_t bytes) {
-    return static_cast<unsigned>(std::bit_floor(std::clamp<std::uint64_t>(bytes >> 22U, 1, 16)));
+    // Each holds some dozens of small files, so that all are about equally full; many, where there is memory,
+    // for many processors.
+    const std::uint64_t large = std::min<std::uint64_t>(bytes >> 26U, 64);
+    return static_cast<unsigned>(
+        std::bit_floor(std::max(std::clamp<std::uint64_t>(bytes >> 22U, 1, 16), large)));
 }
 
 PrefetchLimits prefetch_limits(const Settings& settings, std::uint64_t arena) {
@@ -58,29 +63,25 @@ std::uint64_t get(const std::atomic<std::uint64_t>& counter) {
 }  // namespace
 
 bool ActivityGate::enter() {
-    if ((state_.fetch_add(1) & kClosed) == 0) return true;
+    passed_.mine().entered.fetch_add(1);
+    if (!closed_.load()) return true;
     leave();
     return false;
 }
 
-void ActivityGate::leave() {
-    if (state_.fetch_sub(1) != (kClosed | 1)) return;
-    MutexLock lock(mutex_);
-    idle_ = true;
-    changed_.notify_all();
+/// Each stripe's `left` is read before any `entered`: where the sums are equal all that had entered by the
+/// time in between had left by then, and after close() nothing enters where nothing runs.
+bool ActivityGate::is_idle() const {
+    const std::uint64_t left = passed_.sum([](const Passed& passed) { return passed.left.load(); });
+    return left == passed_.sum([](const Passed& passed) { return passed.entered.load(); });
 }
 
-void ActivityGate::close() {
-    if (state_.fetch_or(kClosed) != 0) return;
-    MutexLock lock(mutex_);
-    idle_ = true;
-}
-
-bool ActivityGate::wait(std::chrono::milliseconds patience) {
+bool ActivityGate::wait(std::chrono::milliseconds patience) const {
+    constexpr std::chrono::milliseconds kLook{1};
     const auto deadline = std::chrono::steady_clock::now() + patience;
-    MutexLock lock(mutex_);
-    while (!idle_) {
-        if (lock.wait_until(changed_, deadline) == std::cv_status::timeout) return idle_;
+    while (!is_idle()) {
+        if (std::chrono::steady_clock::now() >= deadline) return false;
+        std::this_thread::sleep_for(kLook);
     }
     return true;
 }
@@ -145,7 +146,7 @@ UnitLayout TieredStore::layout_of(std::uint64_t size) const {
 
 void TieredStore::read(std::shared_ptr<const ObjectRef> object, std::uint64_t offset, std::uint32_t length,
                        ReadCallback callback) {
-    add(counters_.requests, 1);
+    add(reads_.mine().requests, 1);
     if (!gate_.enter()) {
         fail_read(callback, Error{ECANCELED, object->path + ": the mount is going away"});
         return;
@@ -169,7 +170,7 @@ void TieredStore::read(std::shared_ptr<const ObjectRef> object, std::uint64_t of
     if (read_from_ram(layout, object->content, offset, end, reply)) {
         small_file_read(*object, layout, account(reply, dataset));
         callback(std::move(reply));
-    } else if (add(counters_.ram_misses, 1);
+    } else if (add(reads_.mine().ram_misses, 1);
                !layout.whole && !advice.sequential && read_exactly(*object, offset, end, reply)) {
         nvme_->claim(object->content, dataset.number);
         account(reply, dataset);
@@ -213,7 +214,7 @@ bool TieredStore::read_from_ram(const UnitLayout& layout, const ContentId& id, s
         if (have != want) return false;
     }
     if (expected != end) return false;
-    add(counters_.ram_hits, 1);
+    add(reads_.mine().ram_hits, 1);
     return true;
 }
 
@@ -232,16 +233,17 @@ TieredStore::Came TieredStore::account(const ReadReply& reply, Dataset& dataset)
         }
         const std::uint64_t taken = buffer.take_fresh(begin, end);
         fresh[buffer.source == ArenaBuffer::Source::nvme ? 1 : 0] += taken;
-        if (buffer.fetched_ahead && taken != 0) add(counters_.prefetched_used, taken);
+        if (buffer.fetched_ahead && taken != 0) add(reads_.mine().prefetched_used, taken);
     }
-    add(counters_.bytes, total);
-    add(dataset.read, total);
+    Reads& reads = reads_.mine();
+    add(reads.bytes, total);
+    dataset.read.add(total);
     if (fresh[0] != 0) {
-        add(counters_.origin, fresh[0]);
-        add(dataset.from_origin, fresh[0]);
+        add(reads.origin, fresh[0]);
+        dataset.from_origin.add(fresh[0]);
     }
-    if (fresh[1] != 0) add(counters_.nvme, fresh[1]);
-    if (const std::uint64_t old = total - fresh[0] - fresh[1]; old != 0) add(counters_.ram, old);
+    if (fresh[1] != 0) add(reads.nvme, fresh[1]);
+    if (const std::uint64_t old = total - fresh[0] - fresh[1]; old != 0) add(reads.ram, old);
     return fresh[0] != 0 ? Came::from_origin : fresh[1] != 0 ? Came::from_nvme : Came::before;
 }
 
@@ -307,22 +309,25 @@ std::string TieredStore::describe_location(const ObjectRef& object) {
 
 StoreStats TieredStore::stats() const {
     StoreStats stats;
-    stats.read_requests = get(counters_.requests);
-    stats.read_bytes = get(counters_.bytes);
+    const auto sum = [this](std::atomic<std::uint64_t> Reads::*member) {
+        return reads_.sum([member](const Reads& reads) { return get(reads.*member); });
+    };
+    stats.read_requests = sum(&Reads::requests);
+    stats.read_bytes = sum(&Reads::bytes);
     stats.read_errors = get(counters_.errors);
-    stats.ram_bytes = get(counters_.ram);
-    stats.nvme_bytes = get(counters_.nvme);
-    stats.origin_bytes = get(counters_.origin);
+    stats.ram_bytes = sum(&Reads::ram);
+    stats.nvme_bytes = sum(&Reads::nvme);
+    stats.origin_bytes = sum(&Reads::origin);
     stats.fetched_bytes = get(counters_.fetched);
     stats.prefetched_bytes = get(counters_.prefetched);
     stats.prefetched_unused_bytes =
-        stats.prefetched_bytes - std::min(stats.prefetched_bytes, get(counters_.prefetched_used));
+        stats.prefetched_bytes - std::min(stats.prefetched_bytes, sum(&Reads::prefetched_used));
     stats.data_memory_bytes = arena_->in_use();
     const RamTierStats ram = ram_.stats();
     stats.ram.limit_bytes = plan_.ram_tier;
     stats.ram.used_bytes = ram.used_bytes + ram.ahead_bytes + ram.kept_bytes;
-    stats.ram.hits = get(counters_.ram_hits);
-    stats.ram.misses = get(counters_.ram_misses);
+    stats.ram.hits = sum(&Reads::ram_hits);
+    stats.ram.misses = sum(&Reads::ram_misses);
     stats.ram.evicted_bytes = ram.evicted_bytes;
     stats.ram.written_bytes = ram.written_bytes;
     if (nvme_ != nullptr) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,29 +23,33 @@
 #include "tiering/ram/arena.hpp"
 #include "tiering/ram/ram_tier.hpp"
 #include "tiering/store.hpp"
+#include "tiering/striped.hpp"
 
 namespace tierfs {
 
-/// Counts what is running inside the store, so that stop() can wait for it. Thread-safe; the last to leave a
-/// closed gate does not touch it after wait() can have returned.
+/// Knows whether anything is running inside the store, so that stop() can wait for it. Thread-safe. Who
+/// leaves a closed gate does not touch it after wait() can have returned.
 class ActivityGate {
   public:
     /// False when closed: nothing new may start.
     bool enter();
     /// For work that running work starts: never refused.
-    void add() { state_.fetch_add(1); }
-    void leave() TIERFS_EXCLUDES(mutex_);
-    [[nodiscard]] bool closed() const { return (state_.load(std::memory_order_relaxed) & kClosed) != 0; }
-    void close() TIERFS_EXCLUDES(mutex_);
+    void add() { passed_.mine().entered.fetch_add(1); }
+    void leave() { passed_.mine().left.fetch_add(1); }
+    [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_relaxed); }
+    void close() { closed_.store(true); }
     /// After close(): until nothing runs any more; false when the time is over.
-    bool wait(std::chrono::milliseconds patience) TIERFS_EXCLUDES(mutex_);
+    bool wait(std::chrono::milliseconds patience) const;
 
   private:
-    static constexpr std::uint64_t kClosed = std::uint64_t{1} << 63U;
-    std::atomic<std::uint64_t> state_{0};  ///< how many run, and kClosed
-    Mutex mutex_;
-    std::condition_variable changed_;
-    bool idle_ TIERFS_GUARDED_BY(mutex_) = false;
+    /// Both only grow, so that a sum over all stripes says something although they change meanwhile.
+    struct Passed {
+        std::atomic<std::uint64_t> entered{0}, left{0};
+    };
+    [[nodiscard]] bool is_idle() const;
+
+    Striped<Passed> passed_;
+    std::atomic<bool> closed_{false};
 };
 
 /// What one attempt to start a read is about to do, made under the lock of the object's flights.
@@ -258,10 +261,15 @@ class TieredStore final : public Store {
     bool earlier_pins_ = false;  ///< until the first round has ended
     ActivityGate gate_;
 
+    /// Of reads.
+    struct Reads {
+        std::atomic<std::uint64_t> requests{0}, bytes{0}, ram{0}, nvme{0}, origin{0}, ram_hits{0},
+            ram_misses{0}, prefetched_used{0};
+    };
+    Striped<Reads> reads_;
     struct Counters {
-        std::atomic<std::uint64_t> requests{0}, bytes{0}, errors{0}, ram{0}, nvme{0}, origin{0}, fetched{0},
-            prefetched{0}, ram_hits{0}, ram_misses{0}, prefetch_under_way{0}, fill_under_way{0},
-            fill_requests{0}, prefetch_requests{0}, prefetched_used{0};
+        std::atomic<std::uint64_t> errors{0}, fetched{0}, prefetched{0}, prefetch_under_way{0},
+            fill_under_way{0}, fill_requests{0}, prefetch_requests{0};
     };
     Counters counters_;
     std::atomic<bool> fills_recognised_{false};  ///< the fill brings what is recognised as an epoch

@@ -63,8 +63,8 @@ void TieredStore::watch(Dataset& dataset, const ObjectRef& object, const UnitLay
     }
     if (!complete) return;
     DatasetPolicy::Traffic traffic;
-    traffic.read = dataset.read.load(std::memory_order_relaxed);
-    traffic.from_origin = dataset.from_origin.load(std::memory_order_relaxed);
+    traffic.read = dataset.read.get();
+    traffic.from_origin = dataset.from_origin.get();
     traffic.resident = kept_bytes(dataset);
     traffic.full = dataset.frozen;
     apply(dataset, dataset.policy.decide(traffic, DatasetPolicy::Clock::now()));
@@ -146,8 +146,8 @@ DatasetStatus TieredStore::dataset_status(const Dataset& dataset) const {
     status.match = datasets_.match_of(dataset);
     status.frozen = dataset.frozen;
     status.kept_bytes = kept_bytes(dataset);
-    status.read_bytes = dataset.read.load(std::memory_order_relaxed);
-    status.origin_bytes = dataset.from_origin.load(std::memory_order_relaxed);
+    status.read_bytes = dataset.read.get();
+    status.origin_bytes = dataset.from_origin.get();
     status.fill_offered_bytes = dataset.fill_offered.load(std::memory_order_relaxed);
     status.filled_bytes = dataset.filled.load(std::memory_order_relaxed);
     if (dataset.refused)

@@ -15,6 +15,7 @@
 #include "tiering/policy/pins.hpp"
 #include "tiering/policy/read_counts.hpp"
 #include "tiering/policy/tier_shares.hpp"
+#include "tiering/striped.hpp"
 
 namespace tierfs {
 
@@ -31,7 +32,7 @@ struct Dataset {
     DatasetPolicy policy;
     std::atomic<bool> frozen{false};   ///< of the last fetch in an epoch, no tier had room for it
     std::atomic<bool> refused{false};  ///< pinned, and the tiers are full of what is pinned
-    std::atomic<std::uint64_t> read{0}, from_origin{0};  ///< bytes that applications read
+    StripedCounter read, from_origin;  ///< bytes that applications read
     /// Bytes of files that the fill offered in its last walk, and of those that it fetched so far.
     std::atomic<std::uint64_t> fill_offered{0}, filled{0};
     std::atomic<unsigned> fill_refused{0};  ///< files in a row that no tier had room for

@@ -85,8 +85,9 @@ class PatternRecogniser {
     void halve_sample() TIERFS_REQUIRES(mutex_);
     void forget_old() TIERFS_REQUIRES(mutex_);
 
-    std::atomic<unsigned> bits_{0};  ///< one item in 2^bits is followed
-    mutable Mutex mutex_;
+    /// One item in 2^bits is followed. Every read looks at it, so it does not share what the mutex writes.
+    alignas(64) std::atomic<unsigned> bits_{0};
+    alignas(64) mutable Mutex mutex_;
     std::unordered_map<UnitKey, Item> items_ TIERFS_GUARDED_BY(mutex_);
     std::uint64_t bytes_ TIERFS_GUARDED_BY(mutex_) = 0;
     std::uint64_t visits_ TIERFS_GUARDED_BY(mutex_) = 0;
