@@ -14,7 +14,7 @@ SETTLED_S = 1.0  # without a byte from the server: what was fetched ahead has co
 
 def image_bytes(options):
     """Of the loop image, sparse."""
-    return round(12 * GIB * options.scale) + options.names * 2048 + 2 * GIB
+    return round(12 * GIB * options.scale) + options.names * 8192 + 2 * GIB
 
 
 class Tiers(Bench):
@@ -25,7 +25,7 @@ class Tiers(Bench):
         self.disk_of_caches = self.disk("caches", image_bytes(options), deadline)
         self.tree = Tree("t", max(200, round(19000 * options.scale)), 110 << 10, 20)
         self.seeds = itertools.count(1)
-        if not set(options.only) - {"zipf", "memory", "threads"}:
+        if not set(options.only) - {"zipf", "memory", "restart", "threads"}:
             return
         say(f"making {self.tree.files:,} objects, {self.tree.bytes / 1e9:.2f} GB")
         manifest = self.folder / "t.manifest"
