@@ -13,8 +13,11 @@ from test_supervisor import files, large, small  # noqa: F401  pylint: disable=u
 pytestmark = pytest.mark.release
 needs_fault_points = pytest.mark.skipif(os.environ.get("TIERFS_TEST_BUILD", "dev") == "release",
                                         reason="the release program has no fault points")
-# Only a daemon that takes over asks the kernel to send again: it does not serve for so long.
-SLOW = {"TIERFS_TEST_FAULTS": "fuse.resend:1+:delay=15000"}
+
+
+def slow(seconds):
+    """Only a daemon that takes over asks the kernel to send again: it does not serve for so long."""
+    return {"TIERFS_TEST_FAULTS": f"fuse.resend:1+:delay={seconds * 1000}"}
 
 
 def ask(m, *words):
@@ -32,7 +35,7 @@ def test_status_waits_for_the_next_daemon(mount, origin, files):
 
 @needs_fault_points
 def test_status_tells_of_a_long_pause(mount, origin, files):
-    m = mount(origin, {"restart.limit": "7"}, env=SLOW)
+    m = mount(origin, {"restart.limit": "7"}, env=slow(12))
     supervisor = m.status()["supervisor_pid"]
     m.kill_daemon(supervisor)
     began = time.monotonic()
@@ -48,7 +51,7 @@ def test_status_tells_of_a_long_pause(mount, origin, files):
 
 @needs_fault_points
 def test_unmounting_in_a_long_pause_waits_for_the_end(mount, origin, files):
-    m = mount(origin, env=SLOW)
+    m = mount(origin, env=slow(5))
     m.kill_daemon(m.status()["supervisor_pid"])
     m.umount()
     m.expect_gone()
@@ -59,7 +62,7 @@ def test_unmounting_in_a_long_pause_waits_for_the_end(mount, origin, files):
 def test_nobody_else_gets_the_cache(mount, origin, files, cache, folder, key):
     place = folder / "place"
     place.mkdir(mode=0o700)
-    m = mount(origin, {key: str(place)}, env=SLOW)
+    m = mount(origin, {key: str(place)}, env=slow(8))
     data.expect_files(m.path, files)
     m.kill_daemon(m.status()["supervisor_pid"])
     processes.wait_until(lambda: m.daemon_of(supervisor_of(m)), what="the next daemon starts")

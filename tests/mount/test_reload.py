@@ -92,6 +92,7 @@ def refused(m, *texts):
     return finished.err
 
 
+@pytest.mark.tsan
 def test_readers_notice_a_pause(mount, origin, files, installed):
     m = start(mount, installed, origin)
     with Verifiers(m, origin) as readers:

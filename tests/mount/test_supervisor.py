@@ -106,6 +106,7 @@ def test_readers_go_on(mount, origin, files):
     data.expect_files(m.path, files)
 
 
+@pytest.mark.tsan
 def test_what_is_open_stays_open(mount, origin, files):
     """Node ids, handles and inode numbers mean the same to the next daemon."""
     m = mount(origin, {"profile": "large", "metadata.ttl": "0s"})
