@@ -77,6 +77,24 @@ def test_nobody_else_gets_the_cache(mount, origin, files, cache, folder, key):
     data.expect_files(other.path, files)
 
 
+@needs_fault_points
+@pytest.mark.parametrize("key", ["nvme.path", "index.path"])
+def test_nobody_else_gets_the_cache_while_there_is_no_daemon_at_all(mount, origin, files, folder, key):
+    place = folder / "place"
+    place.mkdir(mode=0o700)
+    # The first daemon starts, no other one does.
+    m = mount(origin, {key: str(place), "restart.limit": "1000"},
+              env={"TIERFS_TEST_FAULTS": "supervisor.fork:2+:error=EAGAIN"})
+    supervisor = m.status()["supervisor_pid"]
+    m.kill_daemon(supervisor)
+    other = mount.prepare(origin, {key: str(place)})
+    assert "in use by another tierfs mount" in other.refuse()
+    assert not m.daemon_of(supervisor)
+    m.umount()
+    other.start()
+    data.expect_files(other.path, files)
+
+
 def supervisor_of(m):
     """Without asking anybody: the process of the mount whose parent is none of it."""
     pids = m.processes()

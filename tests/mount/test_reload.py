@@ -212,7 +212,9 @@ def test_requests_under_way_are_answered_by_the_next(mount, faulty, installed):
     m = start(mount, installed, "s3://bucket", faulty.options, env=faulty.env)
     os.listdir(m.path)
     faulty.fault = lambda method, key, number: "stall" if key == "stuck" else None
-    with subprocess.Popen(["cat", m.path / "stuck"], stdout=subprocess.PIPE) as reader:
+    # Direct: the kernel itself would try a failed readahead again.
+    with subprocess.Popen(["dd", f"if={m.path}/stuck", "bs=1M", "iflag=direct", "status=none"],
+                          stdout=subprocess.PIPE) as reader:
         processes.wait_until(lambda: any(method == "GET" and "stuck" in path for method, path, _ in faulty.seen),
                              what="the request reaches the origin")
         done = []

@@ -273,11 +273,11 @@ def system():
 
 
 def is_free(lock):
-    with open(lock, "rb") as handle:
-        try:
+    try:
+        with open(lock, "rb") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
+    except (BlockingIOError, FileNotFoundError):
+        return False
     return True
 
 
@@ -297,9 +297,11 @@ def test_nothing_is_left_behind(mount, origin, files, cache, place):
         m.umount()  # which looks for processes and the socket
         assert all(is_free(lock) for lock in Path(cache["nvme.path"]).rglob("lock"))
     assert system() == before
-    left = [Path(f"/var/cache/tierfs/mount-{pid}") for pid in supervisors] + list(sockets)
-    # Device numbers are used again: a socket that somebody listens on is another mount's.
-    assert not [path for path in left if path.exists() and not (path.is_socket() and daemon.answers(path))]
+    # Numbers of processes and devices are used again: what somebody holds is another mount's.
+    scratch = [Path(f"/var/cache/tierfs/mount-{pid}") for pid in supervisors]
+    left = [path for path in scratch if path.exists() and is_free(path / "lock")]
+    left += [path for path in sockets if path.exists() and not daemon.answers(path)]
+    assert not left
 
 
 def descriptors(pid):
