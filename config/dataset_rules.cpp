@@ -160,6 +160,11 @@ std::optional<std::string> DatasetRule::set(std::string_view key, std::string_vi
         dataset_class = *parsed;
         return std::nullopt;
     }
+    if (key == "codec") {
+        codec = parse_codec(text);
+        if (!codec) return found + "; allowed: none, lz4, zstd";
+        return std::nullopt;
+    }
     if (key == "immutable") {
         if (text != "true" && text != "false") return found + "; allowed: true, false";
         immutable = text == "true";
@@ -169,7 +174,7 @@ std::optional<std::string> DatasetRule::set(std::string_view key, std::string_vi
         std::find_if(kSubjects.begin(), kSubjects.end(), [&](const auto& each) { return each.first == key; });
     if (subject == kSubjects.end()) {
         return settings::shown(key) +
-               " is no key of a rule; allowed: match, class, size, mtime_age, idle, reads, immutable";
+               " is no key of a rule; allowed: match, class, size, mtime_age, idle, reads, codec, immutable";
     }
     for (std::string_view rest = text;;) {
         const auto comma = rest.find(',');

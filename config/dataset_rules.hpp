@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/codec.hpp"
 #include "config/glob.hpp"
 #include "config/result.hpp"
 
@@ -49,6 +50,7 @@ struct DatasetRule {
     Glob glob = *Glob::compile("/**");
     DatasetClass dataset_class = DatasetClass::automatic;
     std::vector<RuleCondition> conditions;  ///< all of them must hold
+    std::optional<Codec> codec;             ///< nothing: nvme.codec
     bool immutable = false;                 ///< names, attributes and bytes of it never change
     std::string place;                      ///< "FILE:LINE"; empty: the implicit last rule
 

@@ -18,6 +18,8 @@ constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kSmallestLimit = 96 * kMiB;
 /// ReadHeat and GhostTable 1.5 MiB; the chunk of what moves 1 MiB, and 1 MiB to read from.
 constexpr std::uint64_t kNvmeTables = 4 * kMiB;
+/// Of one device's writer: the library's 0.6 MiB, the largest object, and its compressed form.
+constexpr std::uint64_t kCompression = 3 * kMiB;
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
 std::optional<std::uint64_t> to_number(std::string_view text) {
@@ -96,7 +98,7 @@ std::uint64_t cgroup_limit(const MemoryRoots& roots) {
 }  // namespace
 
 Result<MemoryPlan> MemoryPlan::divide(std::uint64_t limit, std::optional<std::uint64_t> ram_limit,
-                                      bool has_nvme) {
+                                      bool has_nvme, bool compresses) {
     if (limit < kSmallestLimit) {
         return fail(ENOMEM, "memory.limit: found " + format_size(limit) + "; the smallest that will do is " +
                                 format_size_exact(kSmallestLimit));
@@ -106,7 +108,7 @@ Result<MemoryPlan> MemoryPlan::divide(std::uint64_t limit, std::optional<std::ui
     plan.process = std::min(48 * kMiB + limit / 25, 512 * kMiB);
     plan.index = std::clamp(limit / 16, 12 * kMiB, 256 * kMiB);
     plan.names = std::clamp(limit / 16, 6 * kMiB, 512 * kMiB);
-    plan.tables = has_nvme ? kNvmeTables : 0;
+    plan.tables = has_nvme ? kNvmeTables + (compresses ? kCompression : 0) : 0;
     plan.data = limit - plan.process - plan.index - plan.names - plan.tables;
     const std::uint64_t most = plan.data / 4 * 3 / kMiB * kMiB;
     plan.ram_tier = std::min(ram_limit.value_or(most), most);

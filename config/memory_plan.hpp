@@ -15,13 +15,14 @@ struct MemoryPlan {
     std::uint64_t process = 0;   ///< code, stacks, allocator slack, libcurl's buffers: not ours to hand out
     std::uint64_t index = 0;     ///< RocksDB: block cache and memtables together
     std::uint64_t names = 0;     ///< node cache of fs/
-    std::uint64_t tables = 0;    ///< of the NVMe tier: what is read often, what left, a chunk that moves
+    std::uint64_t tables = 0;    ///< of the NVMe tier: what is read often, what left, a chunk that moves, and
+                                 ///< what compressing takes
     std::uint64_t data = 0;      ///< arena
     std::uint64_t ram_tier = 0;  ///< at most this much of the arena may be kept as RAM tier; 0: none
 
     /// ENOMEM with the smallest limit that would do when `limit` is too small (below 96 MiB).
     static Result<MemoryPlan> divide(std::uint64_t limit, std::optional<std::uint64_t> ram_limit,
-                                     bool has_nvme = false);
+                                     bool has_nvme = false, bool compresses = false);
 };
 
 /// Memory of this process as the limit counts it: RssAnon + RssShmem of /proc/self/status + HugetlbPages;

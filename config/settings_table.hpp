@@ -17,7 +17,7 @@ namespace tierfs::settings {
 using Member = std::variant<bool Settings::*, unsigned Settings::*, std::uint64_t Settings::*,
                             std::optional<std::uint64_t> Settings::*, std::chrono::milliseconds Settings::*,
                             std::string Settings::*, Profile Settings::*, AddressingStyle Settings::*,
-                            DatasetClass Settings::*>;
+                            DatasetClass Settings::*, Codec Settings::*>;
 
 enum class Kind { flag, size, duration, count, octal, text, path, paths, url, choice };
 

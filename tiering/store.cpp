@@ -132,6 +132,12 @@ TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origi
                                            ": no data memory came free before origin.deadline; raise "
                                            "memory.limit or read with fewer threads"});
         });
+    if (nvme_ != nullptr) {
+        nvme_->use_memory([arena = std::weak_ptr(arena_)](std::size_t size) -> BufferPtr {
+            const auto alive = arena.lock();
+            return alive ? alive->allocate(size) : nullptr;
+        });
+    }
     start_policy();
 }
 

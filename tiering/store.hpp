@@ -52,6 +52,9 @@ struct TierStats {
     /// Of written_bytes, alone on NVMe: of objects that came, and that were moved before an extent went; the
     /// rest is tables and padding.
     std::uint64_t admitted_bytes = 0, reinserted_bytes = 0;
+    /// What compressed objects of extents would have taken more, of those written since the start; and
+    /// entries found that a later version compressed in a way that this one does not know.
+    std::uint64_t codec_saved_bytes = 0, unknown_codecs = 0;
     std::uint64_t pinned_bytes = 0;  ///< of what `tierfs pin` names (gauge)
     std::uint64_t dropped = 0;       ///< pieces not written since the device stalled
     std::string state = "normal";    ///< normal, unstable, down

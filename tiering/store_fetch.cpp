@@ -98,7 +98,7 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
         ram_.trim();
         if (home == Home::nvme) {
             nvme_->admit(flight->key.id, flight->layout.size, flight->buffer->object_offset, flight->buffer,
-                         dataset.number);
+                         dataset.number, datasets_.codec_of(*flight->object));
         }
         if (!flight->layout.whole) top_up(flight->object, flight->layout);
     } else {

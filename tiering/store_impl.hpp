@@ -70,8 +70,9 @@ struct ReadPlan {
     struct UnitPlan {
         std::uint64_t unit = 0;
         BlockMask want = 0, widened = 0;
-        BlockMask asked = 0;  ///< of widened: what the NVMe tier was asked about (it is not, about RAM's)
-        BlockMask nvme = 0;   ///< of asked: what it says it has
+        BlockMask asked = 0;      ///< of widened: what the NVMe tier was asked about (it is not, about RAM's)
+        BlockMask nvme = 0;       ///< of asked: what it says it has
+        bool nvme_whole = false;  ///< it gives all of the unit for the price of a part
     };
 
     std::vector<Join> joins;

@@ -72,7 +72,7 @@ Result<void> TieredStore::move_pinned(const ObjectRef& object, const UnitLayout&
     buffer->object_offset = begin;
     buffer->set_size(size);
     if (to_nvme) {
-        nvme_->admit(object.content, layout.size, begin, buffer, dataset.number);
+        nvme_->admit(object.content, layout.size, begin, buffer, dataset.number, datasets_.codec_of(object));
         return {};
     }
     ram_.insert(key, buffer, first, blocks, false, RamStay::kept, dataset.number);

@@ -52,6 +52,8 @@ std::vector<ReadPlan::UnitPlan> TieredStore::divide(const ReadOperation& operati
         if (ask_all || (plan.want & ~ram) != 0) {
             plan.asked = ask_all ? plan.widened : plan.widened & ~ram;
             plan.nvme = on_nvme(operation.object->content, layout, unit, plan.asked);
+            plan.nvme_whole = layout.whole && plan.nvme != 0 &&
+                              nvme_->is_compressed(operation.object->content, layout.size);
         }
         units.push_back(plan);
     }
@@ -85,6 +87,11 @@ void TieredStore::plan_unit(ReadOperation& operation, FlightTable::Shard& shard,
             if (blocks != 0) plan.joins.push_back({flight, blocks});
             missing &= ~blocks;
         }
+    }
+    if (unit.nvme_whole && (missing & unit.nvme) != 0) {
+        const auto blocks = static_cast<std::uint32_t>(block_count(layout.size));
+        plan.own.push_back({unit.unit, 0, blocks, missing & unit.nvme, true, nullptr, 0, 0});
+        missing &= ~unit.nvme;
     }
     for_each_run(missing & unit.nvme, longest_run_, [&](std::uint32_t first, std::uint32_t count) {
         plan.own.push_back({unit.unit, first, count, block_range(first, count), true, nullptr, 0, 0});
@@ -215,7 +222,8 @@ void TieredStore::read_nvme(const ReadOperationPtr& operation, ReadPlan::Own& ow
     const Dataset& dataset = datasets_.of(*operation->object);
     nvme_->claim(id, dataset.number);
     const UnitKey key{id, own.unit};
-    ram_.insert(key, own.buffer, own.first, block_range(own.first, own.count), false,
+    const BlockMask brought = block_range(own.first, own.count);
+    ram_.insert(key, own.buffer, own.first, brought, (brought & ~own.want) != 0,
                 promoted_stay(dataset, layout, key, own.first));
     ram_.trim();
     for (std::uint32_t i = 0; i < own.pieces; ++i) {

@@ -144,6 +144,7 @@ std::uint64_t TieredStore::kept_bytes(const Dataset& dataset) const {
 DatasetStatus TieredStore::dataset_status(const Dataset& dataset) const {
     DatasetStatus status = dataset.policy.status();
     status.match = datasets_.match_of(dataset);
+    status.codec = name_of(datasets_.codec_of(dataset));
     status.frozen = dataset.frozen;
     status.kept_bytes = kept_bytes(dataset);
     status.read_bytes = dataset.read.get();

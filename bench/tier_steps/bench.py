@@ -25,7 +25,7 @@ class Tiers(Bench):
         self.disk_of_caches = self.disk("caches", image_bytes(options), deadline)
         self.tree = Tree("t", max(200, round(19000 * options.scale)), 110 << 10, 20)
         self.seeds = itertools.count(1)
-        if not set(options.only) - {"zipf", "memory", "restart", "threads"}:
+        if not set(options.only) - {"zipf", "memory", "restart", "threads", "codecs"}:
             return
         say(f"making {self.tree.files:,} objects, {self.tree.bytes / 1e9:.2f} GB")
         manifest = self.folder / "t.manifest"

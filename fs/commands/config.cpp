@@ -8,20 +8,22 @@ namespace tierfs {
 
 namespace {
 
-std::string rule_text(const DatasetRules& rules, std::size_t number) {
+std::string rule_text(const DatasetRules& rules, std::size_t number, Codec default_codec) {
     const DatasetRule& rule = rules.at(number);
     const std::string own = rule.place.empty() ? std::string("no rule of the file") : "rule " + rule.place;
-    return own + ", match " + rule.match + ", class " + name_of(rule.dataset_class);
+    return own + ", match " + rule.match + ", class " + name_of(rule.dataset_class) + ", codec " +
+           std::string(name_of(rule.codec.value_or(default_codec)));
 }
 
 /// Sizes, ages and reads are not known here: rules that stand on them are told with what they ask for.
-void print_rules_of(const DatasetRules& rules, const std::string& path) {
+void print_rules_of(const DatasetRules& rules, const std::string& path, Codec default_codec) {
     std::printf("%s:", path.c_str());
     const auto candidates = rules.candidates(path);
     for (const std::size_t number : candidates) {
         const auto conditions = rules.at(number).conditions_text();
         std::printf("%s %s%s%s\n", number == candidates.front() ? "" : "  else",
-                    rule_text(rules, number).c_str(), conditions.empty() ? "" : ", if ", conditions.c_str());
+                    rule_text(rules, number, default_codec).c_str(), conditions.empty() ? "" : ", if ",
+                    conditions.c_str());
     }
 }
 
@@ -46,7 +48,7 @@ int config_command(const std::vector<std::string>& arguments) {
     if (!checked) return command_failed(checked.error().message);
     if (paths.empty()) std::printf("%s: ok\n", file.c_str());
     const DatasetRules rules(checked->datasets, checked->dataset_class);
-    for (const auto& path : paths) print_rules_of(rules, path);
+    for (const auto& path : paths) print_rules_of(rules, path, checked->nvme_codec);
     return 0;
 }
 

@@ -41,8 +41,13 @@ nlohmann::json report_json(const std::string& folder, const CacheReport& report)
     auto bad = nlohmann::json::array();
     for (const auto& each : report.bad)
         bad.push_back({{"file", each.file.string()}, {"what", each.what}, {"dropped", each.dropped}});
-    return {{"cache", folder},       {"extents", report.extents},     {"backing_files", report.backing_files},
-            {"bytes", report.bytes}, {"bad_files", report.bad_files}, {"dropped_files", report.dropped_files},
+    return {{"cache", folder},
+            {"extents", report.extents},
+            {"backing_files", report.backing_files},
+            {"bytes", report.bytes},
+            {"unknown_codecs", report.unknown_codecs},
+            {"bad_files", report.bad_files},
+            {"dropped_files", report.dropped_files},
             {"bad", std::move(bad)}};
 }
 
@@ -51,6 +56,9 @@ void print_report(const std::string& folder, const CacheReport& report) {
         std::fprintf(stderr, "tierfs: %s: %s%s\n", each.file.c_str(), each.what.c_str(),
                      each.dropped ? "; dropped" : "");
     }
+    if (report.unknown_codecs != 0)
+        std::fprintf(stderr, "tierfs: %s: %llu objects are of a codec that this version does not know\n",
+                     folder.c_str(), static_cast<unsigned long long>(report.unknown_codecs));
     std::printf("%s: %llu extents, %llu large files, %s verified, %llu files bad, %llu dropped\n",
                 folder.c_str(), static_cast<unsigned long long>(report.extents),
                 static_cast<unsigned long long>(report.backing_files), format_size(report.bytes).c_str(),

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -57,8 +58,13 @@ Daemon::~Daemon() {
 }
 
 Result<void> Daemon::open_source(bool strict) {
-    const auto plan =
-        MemoryPlan::divide(settings_.memory_limit, settings_.ram_limit, !settings_.nvme_path.empty());
+    const bool compresses = std::any_of(settings_.datasets.begin(), settings_.datasets.end(),
+                                        [&](const DatasetRule& rule) {
+                                            return rule.codec.value_or(Codec::none) != Codec::none;
+                                        }) ||
+                            settings_.nvme_codec != Codec::none;
+    const auto plan = MemoryPlan::divide(settings_.memory_limit, settings_.ram_limit,
+                                         !settings_.nvme_path.empty(), compresses);
     if (!plan) return fail(plan.error());
     plan_ = *plan;
 

@@ -29,6 +29,8 @@ Json tiers_json(const StatusInputs& in) {
     nvme["dropped"] = in.store.nvme.dropped;
     nvme["admitted_bytes"] = in.store.nvme.admitted_bytes;
     nvme["reinserted_bytes"] = in.store.nvme.reinserted_bytes;
+    nvme["codec_saved_bytes"] = in.store.nvme.codec_saved_bytes;
+    nvme["unknown_codecs"] = in.store.nvme.unknown_codecs;
     nvme["devices"] = Json::array();
     for (const DeviceStats& device : in.store.nvme.devices) {
         nvme["devices"].push_back(Json{{"path", device.path},
@@ -89,6 +91,7 @@ Json datasets_json(const StatusInputs& in) {
         list.push_back(Json{
             {"match", dataset.match},
             {"configured", dataset.configured},
+            {"codec", dataset.codec},
             {"class", dataset.current},
             {"reason", dataset.reason},
             {"decided_s", dataset.decided_s},
@@ -165,6 +168,8 @@ void tier_lines(std::string& out, const Json& status) {
             out += padded("", 10) + "written " + size_at(tier, "/written_bytes") + ": " +
                    size_at(tier, "/admitted_bytes") + " that came, " + size_at(tier, "/reinserted_bytes") +
                    " moved since they are hot\n";
+        if (count_at(tier, "/codec_saved_bytes") != "0")
+            out += padded("", 10) + "compressed: " + size_at(tier, "/codec_saved_bytes") + " not written\n";
         device_lines(out, tier);
     }
     out += padded("origin", 44) + size_at(status, "/reads/by_tier/origin") + "\n";

@@ -23,8 +23,8 @@ def test_all_steps_measure_and_put_everything_away(folder):
         pytest.skip("needs root to mount")
     result, ports = folder / "result.json", first_port()
     command = [REPOSITORY / "bench/tiers", "--quick", "--scale", "0.02", "--epochs", "3", "--names", "200", "--memory-limits",
-               "128M", "--only", "epochs,readers,nodes,zipf,memory,restart,threads", "--tierfs", Path(IOBENCH).parent / "tierfs", "--json",
-               result, "--keep", folder / "work", "--ports", ports]
+               "128M", "--only", "epochs,readers,nodes,zipf,memory,restart,threads,codecs", "--tierfs",
+               Path(IOBENCH).parent / "tierfs", "--json", result, "--keep", folder / "work", "--ports", ports]
     done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           errors="replace", timeout=200 * SLOWNESS, check=False)
     Path(f"/run/tierfs-bench-{ports}.lock").unlink(missing_ok=True)
@@ -33,9 +33,13 @@ def test_all_steps_measure_and_put_everything_away(folder):
     assert document["failed"] == {}, done.stdout
     rows = [(row["step"], row["name"], row["value"]) for row in document["rows"]]
     counts = collections.Counter(row[0] for row in rows)
-    assert counts == {"epochs": 14, "readers": 7, "nodes": 2, "zipf": 6, "memory": 4, "restart": 3, "threads": 1}
+    assert counts == {"epochs": 14, "readers": 7, "nodes": 2, "zipf": 6, "memory": 4, "restart": 3, "threads": 1,
+                      "codecs": 24}
     assert all(value > 0.9 for _, name, value in rows if "sent in epoch 1" in name or "sent in all" in name), rows
     assert all(0 < value < 1 for _, name, value in rows if name.startswith("hit ratio of")), rows
+    space = {name.split(":")[0]: value for _, name, value in rows if "space on NVMe" in name}
+    assert space["text, zstd"] < space["text, lz4"] < 0.88 * space["text, none"], rows
+    assert 0.95 < space["jpeg, zstd"] / space["jpeg, none"] < 1.05, rows
     assert ("memory", "limit of 128M: reads that failed", 0) in rows
     assert ("restart", "of 1000 reads, those from the origin", 0) in rows
     assert_nothing_is_left(folder)

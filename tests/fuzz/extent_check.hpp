@@ -13,6 +13,7 @@
 
 #include "backends/disk/aligned_buffer.hpp"
 #include "tests/fuzz/fuzz.hpp"
+#include "tiering/extent/codec.hpp"
 #include "tiering/extent/format.hpp"
 
 namespace tierfs::fuzz {
@@ -43,6 +44,9 @@ inline void check_table(const ChunkTable& table) {
         require(end <= table.data_bytes, "an entry lies inside its chunk");
         require(entry.sums.size() == unit_count(entry.stored_length, kExtentUnit),
                 "each unit has its checksum");
+        const auto codec = codec_of(entry.codec);
+        require(!codec || (*codec == Codec::none) == (entry.object_size == entry.stored_length),
+                "what is compressed is smaller, and the rest is as long as it is");
         places.emplace_back(entry.offset, end);
     }
     std::sort(places.begin(), places.end());
@@ -51,14 +55,30 @@ inline void check_table(const ChunkTable& table) {
     }
 }
 
+inline constexpr std::byte kGoodByte{0x55};
+
+/// Its bytes on disk, all kGoodByte or compressed, by the length that `entry` has so far.
+inline std::vector<std::byte> stored_bytes(ChunkEntry& entry) {
+    const auto codec = kCodecs.at(entry.stored_length % kCodecs.size());
+    entry.object_size = entry.stored_length;
+    if (codec == Codec::none) return std::vector<std::byte>(entry.stored_length, kGoodByte);
+    entry.object_size += 4096;  // so much that compressing pays
+    static Compressor compressor;
+    std::vector<std::byte> out(kDiskAlignment);
+    const auto length = compressor.compress(codec, std::vector<std::byte>(entry.object_size, kGoodByte), out);
+    require(length && *length < entry.object_size, "equal bytes compress");
+    out.resize(*length);
+    entry.codec = static_cast<std::uint8_t>(codec);
+    entry.stored_length = static_cast<std::uint32_t>(*length);
+    return out;
+}
+
 /// A good chunk of make_extent.
 struct GoodChunk {
     std::uint64_t at = 0, end = 0;
     ContentId id;  ///< of its one object, whose bytes are all kGoodByte
     std::uint64_t size = 0;
 };
-inline constexpr std::byte kGoodByte{0x55};
-
 /// An extent file of zeros, garbage, tables that are in order as far as their entries are, and whole good
 /// chunks; `honest` is whether it has nothing but good chunks.
 inline std::vector<std::byte> make_extent(FuzzedDataProvider& input, std::vector<GoodChunk>& good,
@@ -81,13 +101,13 @@ inline std::vector<std::byte> make_extent(FuzzedDataProvider& input, std::vector
             ChunkEntry entry;
             entry.id = {input.ConsumeIntegralInRange<std::uint64_t>(0, 3), 1};
             entry.stored_length = input.ConsumeIntegralInRange<std::uint32_t>(1, table.data_bytes);
-            entry.object_size = entry.stored_length;
-            const std::vector<std::byte> bytes(entry.stored_length, kGoodByte);
+            const auto bytes = stored_bytes(entry);
             entry.sums = {unit_checksum(entry.id, 0, kExtentUnit, bytes)};
             table.entries = {entry};
             AlignedBuffer page(kMaxTableBytes);
             encode_chunk_table(table, page.span());
             file.insert(file.end(), page.data(), page.data() + table.table_bytes);
+            file.insert(file.end(), bytes.begin(), bytes.end());
             file.resize(table.end(), kGoodByte);
             good.push_back({at, table.end(), entry.id, entry.object_size});
             continue;

@@ -17,7 +17,8 @@ void check_again(const ChunkTable& table) {
     for (std::size_t i = 0; i < table.entries.size(); ++i) {
         const auto &one = table.entries[i], &other = again->entries[i];
         fuzz::require(one.id == other.id && one.offset == other.offset && one.sums == other.sums &&
-                          one.stored_length == other.stored_length && one.object_size == other.object_size,
+                          one.stored_length == other.stored_length && one.object_size == other.object_size &&
+                          one.codec == other.codec,
                       "and holds the same");
     }
     // A damaged byte is noticed, wherever it is.

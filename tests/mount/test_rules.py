@@ -93,9 +93,14 @@ def test_config_check_names_the_rule_of_a_path(rules):
     found = check("/train/a/b", "pinned/x", "/other")
     assert found.returncode == 0, found
     assert found.stdout.splitlines() == [
-        f"/train/a/b: rule {rules}:3, match /train/**, class epoch",
-        f"pinned/x: rule {rules}:4, match /pinned/**, class pin",
-        "/other: no rule of the file, match /**, class auto"]
+        f"/train/a/b: rule {rules}:3, match /train/**, class epoch, codec none",
+        f"pinned/x: rule {rules}:4, match /pinned/**, class pin, codec none",
+        "/other: no rule of the file, match /**, class auto, codec none"]
+    rules.write_text("nvme.codec: lz4\ndatasets:\n  - {match: /text/**, codec: zstd}\n  - {match: /jpeg/**, codec: none}\n")
+    assert [line.rpartition(" ")[2] for line in check("/text/a", "/jpeg/a", "/other").stdout.splitlines()] == [
+        "zstd", "none", "lz4"]
+    rules.write_text("datasets:\n  - {match: /train/**, codec: gzip}\n")
+    assert "codec: found 'gzip'; allowed: none, lz4, zstd" in check("/train/a").stderr
     rules.write_text("datasets:\n  - {match: train}\n")
     found = check("/train/a")
     assert found.returncode == 1 and f"{rules}:2: datasets: match: found 'train'" in found.stderr

@@ -21,7 +21,7 @@ void ChunkWriter::clear() {
     cursor_ = 0;
 }
 
-bool ChunkWriter::add(const ContentId& id, std::span<const std::span<const std::byte>> pieces) {
+bool ChunkWriter::add(const ContentId& id, std::span<const std::span<const std::byte>> pieces, StoredAs as) {
     std::uint64_t size = 0;
     for (const auto piece : pieces) size += piece.size();
     if (size == 0 || size > kMaxPackedObject) return false;
@@ -46,7 +46,8 @@ bool ChunkWriter::add(const ContentId& id, std::span<const std::span<const std::
     }
     ChunkEntry entry;
     entry.id = id;
-    entry.object_size = size;
+    entry.object_size = as.codec == Codec::none ? size : as.object_size;
+    entry.codec = static_cast<std::uint8_t>(as.codec);
     entry.offset = static_cast<std::uint32_t>(at);
     entry.stored_length = static_cast<std::uint32_t>(size);
     entry.sums.reserve(sums);

@@ -8,9 +8,16 @@
 #include <vector>
 
 #include "backends/disk/aligned_buffer.hpp"
+#include "config/codec.hpp"
 #include "tiering/extent/format.hpp"
 
 namespace tierfs {
+
+/// What the bytes of an entry are: an object as it is, or compressed.
+struct StoredAs {
+    Codec codec = Codec::none;
+    std::uint64_t object_size = 0;  ///< of a compressed one
+};
 
 /// The chunk under construction: table and data stand together in one aligned buffer of about 1.06 MiB, so
 /// that the chunk goes out in a single direct write. Used again after `clear`. Not thread-safe.
@@ -21,8 +28,8 @@ class ChunkWriter {
     /// Starts a chunk that may take at most `room` bytes of file, table included.
     void start(std::uint64_t room);
 
-    /// Copies the object (its pieces in order) in; false: it does not fit and nothing has changed.
-    bool add(const ContentId& id, std::span<const std::span<const std::byte>> pieces);
+    /// Copies the bytes (their pieces in order) in; false: they do not fit and nothing has changed.
+    bool add(const ContentId& id, std::span<const std::span<const std::byte>> pieces, StoredAs as = {});
 
     /// Completes the table; the bytes to write at `offset` of the extent. Valid until the next call.
     std::span<const std::byte> finish(const ExtentUuid& uuid, std::uint32_t chunk, std::uint64_t offset);

@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "backends/disk/aligned_buffer.hpp"
+#include "config/codec.hpp"
 #include "tiering/extent/crc32c.hpp"
 
 namespace tierfs {
@@ -37,9 +38,18 @@ bool parse_hex(std::string_view text, std::uint64_t& value) {
     return std::from_chars(text.data(), text.data() + text.size(), value, 16).ec == std::errc();
 }
 
+/// What a later version's codec makes of an object, nobody knows here.
+bool valid_size(const ChunkEntry& entry) {
+    const auto codec = codec_of(entry.codec);
+    if (!codec) return true;
+    return *codec == Codec::none
+               ? entry.object_size == entry.stored_length
+               : entry.object_size > entry.stored_length && entry.object_size <= kMaxPackedObject;
+}
+
 /// `from`: where the entry before ends.
 bool valid_entry(const ChunkEntry& entry, std::uint64_t from, std::uint32_t data_bytes) {
-    if (entry.codec != 0 || entry.stored_length != entry.object_size) return false;
+    if (!valid_size(entry)) return false;
     if (entry.stored_length == 0 || entry.stored_length > data_bytes) return false;
     if (entry.offset < from || entry.offset > data_bytes - entry.stored_length) return false;
     if (entry.sums.size() != unit_count(entry.stored_length, kExtentUnit)) return false;

@@ -28,16 +28,21 @@
 //       16     8  object size
 //       24     4  offset of the stored bytes from the chunk's data
 //       28     4  stored length
-//       32     1  codec: 0 none (stored length = object size); others are reserved
+//       32     1  codec (config/codec.hpp): 0 none, stored length = object size; 1 one block of LZ4; 2 one
+//       frame
+//                  of Zstandard. 1 and 2: the whole object, at most 1 MiB, and the stored length is less
 //       33     3  zero
 //       36     4  number of checksums: one for each 32 KiB of stored bytes, the last may cover less
 //       40        the checksums, 4 bytes each
 //
-//   Entries stand in the order of their bytes, and none overlaps another.
+//   Entries stand in the order of their bytes, and none overlaps another. An entry of another codec is of a
+//   later version: whoever reads the table passes it over, and the object is not here. (What knew no codecs
+//   takes no chunk that has a compressed entry.)
 //   An entry of 4096 bytes or more starts on a multiple of 4096; a smaller one never crosses one. So a whole
 //   small object costs one sector, and a large one is read by direct I/O into the reader's memory.
 //
-// CHECKSUM     crc32c of: content id (high, low: 16 bytes), unit number (8 bytes: offset in the object /
+// CHECKSUM     crc32c of: content id (high, low: 16 bytes), unit number (8 bytes: offset in the stored bytes
+// /
 //   unit), unit (8 bytes: 32768 in extents, 4096 in sidecars), then the bytes. 0 stands for "absent" in
 //   sidecars, so a sum of 0 is stored as 1. Since identity and position are mixed in, a good block in the
 //   wrong place is noticed as well as a bad one.
@@ -93,7 +98,7 @@ struct ChunkEntry {
     std::uint64_t object_size = 0;
     std::uint32_t offset = 0;  ///< from the chunk's data
     std::uint32_t stored_length = 0;
-    std::uint8_t codec = 0;
+    std::uint8_t codec = 0;  ///< its number on disk; codec_of() knows whether it means anything here
     std::vector<std::uint32_t> sums;
 
     [[nodiscard]] std::size_t encoded_bytes() const { return kEntryHeaderBytes + 4 * sums.size(); }

@@ -141,9 +141,14 @@ void adopt_extent(NvmeCore& core, const Unit& unit) {
     const auto from = first_unrecorded(core, number, uuid, handle->file);
     if (!from) return;
     auto batch = core.index.batch();
+    std::uint64_t unknown = 0;
     const auto scanned = scan_extent(handle->file, uuid, [&](const ChunkTable& table) {
         if (table.offset < *from) return true;
         for (const ChunkEntry& entry : table.entries) {
+            if (!codec_of(entry.codec)) {
+                ++unknown;
+                continue;
+            }
             if (core.find_indexed(entry.id) || core.is_elsewhere(entry.id)) continue;
             batch->put_location(entry.id, Location::of_entry(core.device_id, number, table, entry).encode());
         }
@@ -151,6 +156,11 @@ void adopt_extent(NvmeCore& core, const Unit& unit) {
     });
     if (!scanned) log::warning("NVMe tier: " + scanned.error().message);
     (void)core.commit(std::move(batch));
+    if (unknown == 0) return;
+    core.counters.unknown_codecs += unknown;
+    log::warning("NVMe tier: " + core.catalog.extent_path(number, uuid).native() + ": " +
+                 std::to_string(unknown) +
+                 " objects are of a codec that this version does not know; they will be fetched again");
 }
 
 /// The extent that the last run was writing is as long as it was preallocated.

@@ -17,6 +17,8 @@ void add_counts(TierStats& sum, const TierStats& more) {
     sum.written_bytes += more.written_bytes;
     sum.admitted_bytes += more.admitted_bytes;
     sum.reinserted_bytes += more.reinserted_bytes;
+    sum.codec_saved_bytes += more.codec_saved_bytes;
+    sum.unknown_codecs += more.unknown_codecs;
     sum.dropped += more.dropped;
 }
 

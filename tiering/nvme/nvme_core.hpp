@@ -17,6 +17,7 @@
 #include "tiering/nvme/health.hpp"
 #include "tiering/nvme/location.hpp"
 #include "tiering/nvme/nvme_tier.hpp"
+#include "tiering/nvme/scratch.hpp"
 #include "tiering/policy/read_heat.hpp"
 
 namespace tierfs {
@@ -44,6 +45,7 @@ struct NvmeShared {
     Index& index;
     LocationCache locations;
     ReadHeat heat;      ///< of objects in extents
+    Scratch scratch;    ///< for compressed objects
     GhostTable ghosts;  ///< of objects that left extents of a small queue; a device's own time
     std::vector<std::atomic<std::uint64_t>> present;  ///< ids by place; 0: nothing there
 };
@@ -65,6 +67,8 @@ struct NvmeCounters {
     std::atomic<std::uint64_t> hits{0}, misses{0}, evicted_bytes{0}, written_bytes{0}, checksum_errors{0},
         dropped{0};
     std::atomic<std::uint64_t> admitted_bytes{0}, reinserted_bytes{0};  ///< of objects, written
+    std::atomic<std::uint64_t> codec_saved_bytes{0};  ///< of extents: what the same objects would take more
+    std::atomic<std::uint64_t> unknown_codecs{0};     ///< entries of extents that a later version wrote
 };
 
 /// Records of an extent are put and erased in batches of about so many bytes.

@@ -11,6 +11,7 @@
 #include "config/fault_point.hpp"
 #include "config/log.hpp"
 #include "config/sync_point.hpp"
+#include "tiering/extent/codec.hpp"
 #include "tiering/nvme/device_id.hpp"
 
 namespace tierfs {
@@ -152,6 +153,29 @@ ReadOutcome NvmeDevice::read_entry(const ContentId& id, const Location& location
     }
     if (core_.hooks.after_lookup) core_.hooks.after_lookup();
     TIERFS_SYNC_POINT("nvme.read.opened");
+    return location.codec == Codec::none ? read_stored(handle->file, id, location, offset, out)
+                                         : decompress_entry(handle->file, id, location, offset, out);
+}
+
+ReadOutcome NvmeDevice::decompress_entry(const DiskFile& file, const ContentId& id, const Location& location,
+                                         std::uint64_t offset, std::span<std::byte> out) {
+    if (offset > location.object_size || out.size() > location.object_size - offset)
+        return ReadOutcome::absent;
+    const bool whole = out.size() == location.object_size;
+    const std::uint64_t sectors = align_up(location.stored_length);
+    const auto memory = core_.shared.scratch.take(sectors + (whole ? 0 : location.object_size));
+    if (!memory) return ReadOutcome::absent;
+    const auto stored = memory->bytes().first(location.stored_length);
+    const ReadOutcome outcome = read_stored(file, id, location, 0, stored);
+    if (outcome != ReadOutcome::hit) return outcome;
+    const auto object = whole ? out : memory->bytes().subspan(sectors, location.object_size);
+    if (!decompress(location.codec, stored, object)) return ReadOutcome::corrupt;
+    if (!whole) std::memcpy(out.data(), object.data() + offset, out.size());
+    return ReadOutcome::hit;
+}
+
+ReadOutcome NvmeDevice::read_stored(const DiskFile& file, const ContentId& id, const Location& location,
+                                    std::uint64_t offset, std::span<std::byte> out) {
     // A small entry lies inside one sector: the sector goes where the reader wants the entry, whose memory
     // reaches as far, and the entry is moved to its front.
     const std::uint64_t start = location.offset + offset;
@@ -162,7 +186,7 @@ ReadOutcome NvmeDevice::read_entry(const ContentId& id, const Location& location
         core_.read_failed(code);
         return ReadOutcome::failed;
     }
-    const auto got = handle->file.read(sectors, start - skip);
+    const auto got = file.read(sectors, start - skip);
     if (!got) {
         core_.read_failed(got.error().code);
         return ReadOutcome::failed;
@@ -173,9 +197,9 @@ ReadOutcome NvmeDevice::read_entry(const ContentId& id, const Location& location
     for (std::size_t from = 0; from < out.size(); from += kExtentUnit) {
         const std::uint64_t unit = (offset + from) / kExtentUnit;
         const std::size_t length = std::min<std::size_t>(kExtentUnit, out.size() - from);
-        // The last sum covers what is left of the object: part of a unit cannot be verified.
+        // The last sum covers what is left of the entry: part of a unit cannot be verified.
         const std::uint64_t whole =
-            std::min<std::uint64_t>(kExtentUnit, location.object_size - unit * kExtentUnit);
+            std::min<std::uint64_t>(kExtentUnit, location.stored_length - unit * kExtentUnit);
         if (length != whole || unit >= location.sum_count) return ReadOutcome::absent;
         if (unit_checksum(id, unit, kExtentUnit, out.subspan(from, length)) != location.sums[unit]) {
             return ReadOutcome::corrupt;
@@ -301,6 +325,8 @@ TierStats NvmeDevice::stats() const {
     stats.written_bytes = core_.counters.written_bytes;
     stats.admitted_bytes = core_.counters.admitted_bytes;
     stats.reinserted_bytes = core_.counters.reinserted_bytes;
+    stats.codec_saved_bytes = core_.counters.codec_saved_bytes;
+    stats.unknown_codecs = core_.counters.unknown_codecs;
     stats.dropped = core_.counters.dropped;
     stats.state = core_.health.state_name();
     return stats;

@@ -34,9 +34,9 @@ class NvmeDevice {
     [[nodiscard]] bool holds(const ContentId& id, const Location& location) const;
 
     void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-               std::vector<BufferPtr> data, DatasetNumber dataset) {
+               std::vector<BufferPtr> data, DatasetNumber dataset, Codec codec) {
         core_.catalog.shares().ask(dataset);
-        writer_->admit(id, object_size, offset, std::move(data), dataset);
+        writer_->admit(id, object_size, offset, std::move(data), dataset, codec);
     }
     [[nodiscard]] bool takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const {
         return writer_->takes(object_size, length, dataset);
@@ -98,6 +98,11 @@ class NvmeDevice {
                              std::span<std::byte> out);
     ReadOutcome read_entry(const ContentId& id, const Location& location, std::uint64_t offset,
                            std::span<std::byte> out);
+    /// [offset, offset + out.size()) of the entry's stored bytes.
+    ReadOutcome read_stored(const DiskFile& file, const ContentId& id, const Location& location,
+                            std::uint64_t offset, std::span<std::byte> out);
+    ReadOutcome decompress_entry(const DiskFile& file, const ContentId& id, const Location& location,
+                                 std::uint64_t offset, std::span<std::byte> out);
     ReadOutcome read_file(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
                           std::span<std::byte> out);
     void check_file(const FileChecker::File& file, const std::function<bool()>& stopping);

@@ -57,13 +57,17 @@ class NvmeTierImpl final : public NvmeTierForTests {
     std::optional<WholeFile> whole_file(const ContentId& id, std::uint64_t object_size) override;
     std::shared_ptr<const void> hold(const ContentId& id, std::uint64_t bytes) override;
     void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset, BufferPtr data,
-               DatasetNumber dataset) override {
+               DatasetNumber dataset, Codec codec) override {
         std::vector<BufferPtr> one;
         one.push_back(std::move(data));
-        admit(id, object_size, offset, std::move(one), dataset);
+        admit(id, object_size, offset, std::move(one), dataset, codec);
     }
     void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-               std::vector<BufferPtr> data, DatasetNumber dataset) override;
+               std::vector<BufferPtr> data, DatasetNumber dataset, Codec codec) override;
+    bool is_compressed(const ContentId& id, std::uint64_t object_size) override;
+    void use_memory(std::function<BufferPtr(std::size_t)> source) override {
+        shared_.scratch.use(std::move(source));
+    }
     void retain(DatasetNumber dataset, Retention retention) override {
         for (const auto& slot : slots_) slot->retain(dataset, retention);
     }
@@ -249,6 +253,11 @@ bool NvmeTierImpl::contains(const ContentId& id, std::uint64_t object_size, std:
     return device && device->contains(id, location, block);
 }
 
+bool NvmeTierImpl::is_compressed(const ContentId& id, std::uint64_t object_size) {
+    Location location;
+    return locate(id, location) && location.object_size == object_size && location.codec != Codec::none;
+}
+
 DevicePtr NvmeTierImpl::known_device(const ContentId& id, std::uint64_t object_size, std::uint64_t length,
                                      DatasetNumber dataset) {
     if (const auto place = recent_.find(id)) {
@@ -285,11 +294,11 @@ DevicePtr NvmeTierImpl::device_for(const ContentId& id, std::uint64_t object_siz
 }
 
 void NvmeTierImpl::admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-                         std::vector<BufferPtr> data, DatasetNumber dataset) {
+                         std::vector<BufferPtr> data, DatasetNumber dataset, Codec codec) {
     std::uint64_t length = 0;
     for (const auto& buffer : data) length += buffer ? buffer->bytes().size() : 0;
     if (const auto device = device_for(id, object_size, length, dataset))
-        device->admit(id, object_size, offset, std::move(data), dataset);
+        device->admit(id, object_size, offset, std::move(data), dataset, codec);
 }
 
 bool NvmeTierImpl::takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const {

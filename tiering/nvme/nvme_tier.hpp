@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backends/disk/file_descriptor.hpp"
+#include "config/codec.hpp"
 #include "config/result.hpp"
 #include "tiering/object.hpp"
 #include "tiering/policy/tier_shares.hpp"
@@ -87,16 +88,24 @@ class NvmeTier {
     /// is here no more (the kernel keeps it nevertheless), `bytes` of it count against the limit meanwhile.
     virtual std::shared_ptr<const void> hold(const ContentId& id, std::uint64_t bytes) = 0;
 
+    /// Whether a small object lies here compressed: reading a part of it costs as much as all of it. Cheap.
+    [[nodiscard]] virtual bool is_compressed(const ContentId& id, std::uint64_t object_size) = 0;
+
+    /// Where compressed objects are read into (tiering/nvme/scratch.hpp): memory of at least so many bytes,
+    /// aligned to 4 KiB, or null. Called from any thread until the tier ends. Without it one object at a time
+    /// is decompressed.
+    virtual void use_memory(std::function<BufferPtr(std::size_t)> source) = 0;
+
     /// Takes a piece of an object for writing in the background. A small object (up to pack_max_object) comes
     /// whole: `offset` 0 and all its bytes; a large one in pieces aligned as in `read`. Holding `data` until
     /// it is written is the back-pressure: it counts in the caller's data memory. What is here already is
-    /// skipped.
+    /// skipped. A small object is stored compressed if `codec` saves 12 % of its place.
     virtual void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset, BufferPtr data,
-                       DatasetNumber dataset = 0) = 0;
+                       DatasetNumber dataset = 0, Codec codec = Codec::none) = 0;
 
     /// As above for a piece that spans several buffers: all of [offset, ...) in order.
     virtual void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-                       std::vector<BufferPtr> data, DatasetNumber dataset = 0) = 0;
+                       std::vector<BufferPtr> data, DatasetNumber dataset = 0, Codec codec = Codec::none) = 0;
 
     /// What a full tier does with a dataset's data (TierShares): whose units (extents, files) may go for
     /// whose, by fair shares. Of what it keeps, units that were not read since `renew` go for new data of the

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "config/sync_point.hpp"
+#include "tiering/extent/codec.hpp"
 
 namespace tierfs {
 namespace {
@@ -37,39 +38,39 @@ bool Packer::start_chunk() {
     return true;
 }
 
-void Packer::add(const ContentId& id, std::span<const std::span<const std::byte>> pieces) {
+void Packer::add(const ContentId& id, std::span<const std::span<const std::byte>> pieces, StoredAs as) {
     if (chunk_.empty() && !start_chunk()) return;
-    bool added = chunk_.add(id, pieces);
+    bool added = chunk_.add(id, pieces, as);
     if (!added && !chunk_.empty()) {
         flush();
         if (!start_chunk()) return;
-        added = chunk_.add(id, pieces);
+        added = chunk_.add(id, pieces, as);
     }
     if (!added) {
         retire();
         if (!start_chunk()) return;
-        added = chunk_.add(id, pieces);
+        added = chunk_.add(id, pieces, as);
     }
     if (added && chunk_.table().entries.size() == 1) first_entry_ = core_.now();
 }
 
-bool Packer::try_moved(const ContentId& id, std::span<const std::byte> bytes) {
+bool Packer::try_moved(const ContentId& id, std::span<const std::byte> bytes, StoredAs as) {
     if (!active_ && !space_.has_room(core_.extent_size)) return false;
     if (chunk_.empty()) chunk_.start(room());
     const std::array<std::span<const std::byte>, 1> pieces{bytes};
-    if (!chunk_.add(id, pieces)) return false;
+    if (!chunk_.add(id, pieces, as)) return false;
     if (chunk_.table().entries.size() == 1) first_entry_ = core_.now();
     moved_bytes_ += bytes.size();
     return true;
 }
 
-bool Packer::add_moved(const ContentId& id, std::span<const std::byte> bytes) {
+bool Packer::add_moved(const ContentId& id, std::span<const std::byte> bytes, StoredAs as) {
     if (flushing_) return false;  // it makes room for the extent that would take this
-    if (try_moved(id, bytes)) return true;
+    if (try_moved(id, bytes, as)) return true;
     flush();
-    if (try_moved(id, bytes)) return true;
+    if (try_moved(id, bytes, as)) return true;
     retire();
-    return try_moved(id, bytes);
+    return try_moved(id, bytes, as);
 }
 
 std::optional<Health::Clock::time_point> Packer::deadline() const {
@@ -136,7 +137,11 @@ Result<void> Packer::commit_chunk() {
     if (!done) return done;
     core_.counters.written_bytes += table.table_bytes + table.data_bytes;
     std::uint64_t objects = 0;
-    for (const ChunkEntry& entry : table.entries) objects += entry.stored_length;
+    for (const ChunkEntry& entry : table.entries) {
+        objects += entry.stored_length;
+        core_.counters.codec_saved_bytes +=
+            extent_bytes(entry.object_size) - extent_bytes(entry.stored_length);
+    }
     core_.counters.reinserted_bytes += moved_bytes_;
     core_.counters.admitted_bytes += objects - moved_bytes_;
     active_->end = table.end();

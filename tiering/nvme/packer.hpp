@@ -18,12 +18,13 @@ class Packer {
     Packer(NvmeCore& core, SpaceKeeper& space, std::uint64_t& next_number, DatasetNumber dataset, bool main)
         : core_(core), space_(space), next_number_(next_number), dataset_(dataset), main_(main) {}
 
-    /// Takes a copy of a whole object (at most NvmeCore::max_packed bytes) into the chunk under way.
-    void add(const ContentId& id, std::span<const std::span<const std::byte>> pieces);
+    /// Takes a copy of a whole object (at most NvmeCore::max_packed bytes), compressed or not, into the chunk
+    /// under way.
+    void add(const ContentId& id, std::span<const std::span<const std::byte>> pieces, StoredAs as);
 
     /// The same for an object that moves here from an extent that goes: only into room that is free, since
     /// making some would take another extent meanwhile. False: there is none.
-    bool add_moved(const ContentId& id, std::span<const std::byte> bytes);
+    bool add_moved(const ContentId& id, std::span<const std::byte> bytes, StoredAs as);
 
     /// It is making room for its own extent.
     [[nodiscard]] bool is_flushing() const { return flushing_; }
@@ -49,7 +50,7 @@ class Packer {
     [[nodiscard]] std::uint64_t room() const;
     /// False: there is no extent for it, and may be none.
     bool start_chunk();
-    bool try_moved(const ContentId& id, std::span<const std::byte> bytes);
+    bool try_moved(const ContentId& id, std::span<const std::byte> bytes, StoredAs as);
     void write_and_commit();
     Result<void> create_extent();
     Result<void> write_chunk();

@@ -1,6 +1,7 @@
 #include "tiering/nvme/packers.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace tierfs {
 
@@ -39,10 +40,16 @@ Packer& Packers::main_of(Pair& pair) {
 }
 
 void Packers::add(DatasetNumber dataset, const ContentId& id,
-                  std::span<const std::span<const std::byte>> pieces) {
+                  std::span<const std::span<const std::byte>> pieces, Codec codec) {
+    std::uint64_t size = 0;
+    for (const auto piece : pieces) size += piece.size();
+    const auto stored = compressor_.compress(dataset, codec, pieces);
+    const std::array<std::span<const std::byte>, 1> compressed{stored.value_or(std::span<const std::byte>{})};
+    const StoredAs as = stored ? StoredAs{codec, size} : StoredAs{};
+    if (stored) pieces = compressed;
     Pair& pair = pair_of(dataset);
     const bool to_main = core_.catalog.shares().get(dataset) == Retention::goes && core_.came_back(id);
-    (to_main ? main_of(pair) : pair.small).add(id, pieces);
+    (to_main ? main_of(pair) : pair.small).add(id, pieces, as);
 }
 
 Packer* Packers::for_moved(DatasetNumber dataset) {

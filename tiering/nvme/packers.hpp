@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "tiering/nvme/object_compressor.hpp"
 #include "tiering/nvme/packer.hpp"
 
 namespace tierfs {
@@ -17,8 +18,9 @@ class Packers {
     Packers(NvmeCore& core, SpaceKeeper& space, std::uint64_t next_number)
         : core_(core), space_(space), next_number_(next_number) {}
 
-    /// Takes a copy of a whole object, as Packer::add.
-    void add(DatasetNumber dataset, const ContentId& id, std::span<const std::span<const std::byte>> pieces);
+    /// Takes a copy of a whole object, as Packer::add; compressed if `codec` makes it small enough.
+    void add(DatasetNumber dataset, const ContentId& id, std::span<const std::span<const std::byte>> pieces,
+             Codec codec);
 
     /// Where objects of this dataset may move to from an extent that goes; null: too many datasets are being
     /// written. May be called while any of the packers makes room; valid until the next `add`.
@@ -54,6 +56,7 @@ class Packers {
     NvmeCore& core_;
     SpaceKeeper& space_;
     std::uint64_t next_number_;
+    ObjectCompressor compressor_;
     std::list<Pair> pairs_;  ///< the last used first; a list, since one may be added while another works
 };
 

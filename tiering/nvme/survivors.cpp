@@ -90,7 +90,8 @@ void Survivors::move_run(Move& move, const ChunkTable& table, Entries entries) {
     for (const ChunkEntry* entry : entries) {
         const auto bytes = out.subspan(entry->offset - begin, entry->stored_length);
         if (!verifies(*entry, bytes)) continue;
-        if (!move.target.add_moved(entry->id, bytes)) {
+        const StoredAs as{codec_of(entry->codec).value_or(Codec::none), entry->object_size};
+        if (!move.target.add_moved(entry->id, bytes, as)) {
             move.ended = true;
             return;
         }

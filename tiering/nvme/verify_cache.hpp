@@ -15,6 +15,7 @@ namespace tierfs {
 struct CacheReport {
     std::uint64_t extents = 0, backing_files = 0;
     std::uint64_t objects = 0, bytes = 0;
+    std::uint64_t unknown_codecs = 0;  ///< objects whose bytes are right, and of no codec of this version
     struct Bad {
         std::filesystem::path file;
         std::string what;
@@ -35,9 +36,9 @@ struct VerifyOptions {
 /// EINVAL: there are none.
 Result<std::vector<std::filesystem::path>> find_caches(const std::filesystem::path& path);
 
-/// Verifies the folder of one source: tables and entries of every extent, sidecars and blocks of every
-/// backing file. Needs no index. Holds the lock that the NVMe tier takes, so that nobody mounts with it
-/// meanwhile; EBUSY when it is mounted. Other errors: the folder cannot be read.
+/// Verifies the folder of one source: tables and entries of every extent, which are decompressed, sidecars
+/// and blocks of every backing file. Needs no index. Holds the lock that the NVMe tier takes, so that nobody
+/// mounts with it meanwhile; EBUSY when it is mounted. Other errors: the folder cannot be read.
 Result<CacheReport> verify_cache(const std::filesystem::path& folder, const VerifyOptions& options);
 
 }  // namespace tierfs

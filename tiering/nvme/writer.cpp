@@ -62,7 +62,7 @@ std::chrono::milliseconds NvmeWriter::busy_for() const {
 }
 
 void NvmeWriter::admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-                       std::vector<BufferPtr> data, DatasetNumber dataset) {
+                       std::vector<BufferPtr> data, DatasetNumber dataset, Codec codec) {
     const std::uint64_t length = total_size(data);
     if (length == 0 || offset % kBlockSize != 0 || offset > object_size || length > object_size - offset)
         return;
@@ -72,6 +72,7 @@ void NvmeWriter::admit(const ContentId& id, std::uint64_t object_size, std::uint
     Task task;
     task.kind = Task::Kind::admit;
     task.dataset = dataset;
+    task.codec = codec;
     task.id = id;
     task.object_size = object_size;
     task.offset = offset;
@@ -306,7 +307,7 @@ void NvmeWriter::pack(const Task& task, std::span<const std::span<const std::byt
         const auto known = core_.find_indexed(task.id);
         if (known && lies_well(task, *known)) return;
     }
-    packers_.add(task.dataset, task.id, pieces);
+    packers_.add(task.dataset, task.id, pieces, task.codec);
 }
 
 void NvmeWriter::erase_object(const ContentId& id) {

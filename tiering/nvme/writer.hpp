@@ -27,7 +27,7 @@ class NvmeWriter {
     NvmeWriter& operator=(const NvmeWriter&) = delete;
 
     void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
-               std::vector<BufferPtr> data, DatasetNumber dataset);
+               std::vector<BufferPtr> data, DatasetNumber dataset, Codec codec);
     /// False: the tier is full and nothing goes for this dataset, or cannot be written.
     [[nodiscard]] bool takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const
         TIERFS_EXCLUDES(mutex_);
@@ -59,6 +59,7 @@ class NvmeWriter {
         std::optional<Location> seen;
         std::uint64_t ticket = 0;
         DatasetNumber dataset = 0;
+        Codec codec = Codec::none;
     };
     /// A piece of an object on its way, so that it is not queued twice.
     struct Piece {

@@ -29,7 +29,7 @@ bool Dataset::is_passing() const {
 }
 
 Datasets::Datasets(const Settings& settings, const Pins* pins)
-    : rules_(settings.datasets, settings.dataset_class), pins_(pins) {
+    : rules_(settings.datasets, settings.dataset_class), default_codec_(settings.nvme_codec), pins_(pins) {
     if (rules_.depends_on_use()) counts_ = std::make_unique<ReadCounts>(ReadCounts::Clock::now());
     for (std::size_t number = 0; number < rules_.count(); ++number) {
         datasets_.push_back(
@@ -68,6 +68,11 @@ Dataset& Datasets::of(const ObjectRef& object) {
     Dataset& found = is_pinned ? pinned() : *datasets_[choose(object)];
     if (!counts_) object.dataset.set((now << 8U) | (found.number + 1U));
     return found;
+}
+
+Codec Datasets::codec_of(const ObjectRef& object) {
+    const Dataset& dataset = of(object);
+    return rule_codec(is_pinned_by_path(dataset) ? choose(object) : dataset.number);
 }
 
 Dataset* Datasets::find(std::string_view match) {

@@ -65,6 +65,11 @@ class Datasets {
     }
     /// The other number is in use from now on.
     void turn_pinned() { turn_.fetch_add(1, std::memory_order_acq_rel); }
+    /// What its rule says of an object, also of one that `tierfs pin` names.
+    [[nodiscard]] Codec codec_of(const ObjectRef& object);
+    [[nodiscard]] Codec codec_of(const Dataset& dataset) const {
+        return is_pinned_by_path(dataset) ? default_codec_ : rule_codec(dataset.number);
+    }
     /// Whose patterns are these; null: no rule has it.
     Dataset* find(std::string_view match);
     [[nodiscard]] const std::string& match_of(const Dataset& dataset) const {
@@ -82,7 +87,12 @@ class Datasets {
         return number < datasets_.size() ? *datasets_[number] : *pinned_[number - datasets_.size()];
     }
 
+    [[nodiscard]] Codec rule_codec(std::size_t number) const {
+        return rules_.at(number).codec.value_or(default_codec_);
+    }
+
     const DatasetRules rules_;
+    const Codec default_codec_;
     const Pins* const pins_;
     std::atomic<std::uint32_t> turn_{0};
     std::unique_ptr<ReadCounts> counts_;  ///< null: no rule asks for it

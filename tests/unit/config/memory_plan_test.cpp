@@ -25,6 +25,10 @@ TEST(ConfigMemoryPlan, TheSumNeverPassesTheLimit) {
         ASSERT_LE(plan.ram_tier, plan.data / 4 * 3);
         ASSERT_LE(plan.ram_tier, ram);
         ASSERT_GE(plan.data, 16 * kMiB);
+        const auto packing = MemoryPlan::divide(limit, ram, true, true).value();
+        ASSERT_LE(packing.process + packing.index + packing.names + packing.tables + packing.data, limit);
+        ASSERT_GT(packing.tables, MemoryPlan::divide(limit, ram, true).value().tables);
+        ASSERT_EQ(MemoryPlan::divide(limit, ram, false, true).value().data, plan.data);
     }
 }
 

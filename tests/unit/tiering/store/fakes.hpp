@@ -213,8 +213,9 @@ class FakeNvme final : public NvmeTier {
         return blocks_.contains({id, block});
     }
     void admit(const ContentId& id, std::uint64_t size, std::uint64_t offset, BufferPtr data,
-               DatasetNumber dataset) override {
+               DatasetNumber dataset, Codec codec) override {
         MutexLock lock(mutex_);
+        codecs[id] = codec;
         owners_[id] = dataset;
         admitted_.push_back({offset, data->bytes().size(), size});
         admitted_bytes += data->bytes().size();
@@ -224,11 +225,17 @@ class FakeNvme final : public NvmeTier {
             store(id, offset, *data);
         }
     }
+    bool is_compressed(const ContentId&, std::uint64_t) override { return compressed; }
+    void use_memory(std::function<BufferPtr(std::size_t)> source) override { memory = std::move(source); }
+    std::atomic<bool> compressed = false;
+    std::function<BufferPtr(std::size_t)> memory;
+    std::map<ContentId, Codec> codecs;  ///< as they were asked for
+
     void admit(const ContentId& id, std::uint64_t size, std::uint64_t offset, std::vector<BufferPtr> data,
-               DatasetNumber dataset) override {
+               DatasetNumber dataset, Codec codec) override {
         for (BufferPtr& one : data) {
             const std::uint64_t length = one->bytes().size();
-            admit(id, size, offset, std::move(one), dataset);
+            admit(id, size, offset, std::move(one), dataset, codec);
             offset += length;
         }
     }
