@@ -50,10 +50,10 @@ MUTATIONS = [
         "if (oldest->frequency > 0) {",
         "S3FifoModel.*"),
     Mutation(
-        "arena-coalescing", "a buddy is merged though only a part of it is free",
-        "tiering/ram/arena.cpp",
-        "free_order_[buddy] != order + 1) break;",
-        "free_order_[buddy] == 0) break;",
+        "arena-coalescing", "a free run that is joined with what comes back is left in its list, and given twice",
+        "tiering/ram/page_heap.cpp",
+        "        remove(page - before);\n",
+        "",
         "ArenaModelTest.*"),
     Mutation(
         "ttl", "metadata.ttl: an answer lives twice as long",
@@ -128,11 +128,11 @@ MUTATIONS = [
         "        batch.Put(slice(kNextNodeKey), encode_next_node(kFirstNode));\n",
         "IndexModelTest.*"),
     Mutation(
-        "arena-bound", "a bound: the buddy of the last block may lie one page behind the arena",
-        "tiering/ram/arena.cpp",
-        "if (buddy >= pages_ || free_order_[buddy] != order + 1) break;",
-        "if (buddy > pages_ || free_order_[buddy] != order + 1) break;",
-        "Arena*"),
+        "arena-bound", "a bound: what is free behind the last page of the arena is looked at",
+        "tiering/ram/page_heap.cpp",
+        "if (page + count < pages_ && free_[page + count] != 0) {",
+        "if (page + count <= pages_ && free_[page + count] != 0) {",
+        "Arena*:PageHeap*"),
     Mutation(
         "hold-while-waiting", "a limit: a read that waits for memory holds some, so that two may wait for each other",
         "tiering/store_plan.cpp",
