@@ -30,7 +30,7 @@ def all_suites(options, pattern):
     return [
         Format(),
         Mutations(),
-        Build("asan", ("tierfs", "tierfs-stage", "iobench", "unit_tests", *(f"fuzz_{name}" for name in names())), 960,
+        Build("asan", ("tierfs", "tierfs-stage", "iobench", "micro", "unit_tests", *(f"fuzz_{name}" for name in names())), 960,
               options.jobs),
         Unit("asan", 300 * times, pattern, ASAN, options.full),
         Bench("asan", 240 * times, pattern, 3, options.full),
