@@ -33,7 +33,7 @@ def all_suites(options, pattern):
         Build("asan", ("tierfs", "tierfs-stage", "iobench", "micro", "unit_tests", *(f"fuzz_{name}" for name in names())), 960,
               options.jobs),
         Unit("asan", 300 * times, pattern, ASAN, options.full),
-        Bench("asan", 240 * times, pattern, 3, options.full),
+        Bench("asan", 270 * times, pattern, 3, options.full),
         Stage("asan", 240 * times, pattern, 3, options.full),
         Mounts("asan", 960 * times, pattern, "not release_only", 3, options.full),
         Fuzz(options.full, options.jobs, ASAN),
