@@ -57,9 +57,14 @@ std::optional<Message> Channel::receive() {
     message.msg_control = control.data();
     message.msg_controllen = control.size();
     ssize_t size = 0;
-    do {
+    // An end that died without having read all that it was sent says so first (ECONNRESET, once): what it had
+    // sent before is still to come.
+    bool was_reset = false, again = true;
+    while (again) {
         size = TIERFS_FAULT_CALL("channel.receive", ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC));
-    } while (size < 0 && errno == EINTR);
+        again = size < 0 && (errno == EINTR || (errno == ECONNRESET && !was_reset));
+        was_reset = size < 0 && errno == ECONNRESET;
+    }
     if (size <= 0) return std::nullopt;
     Message received{
         static_cast<Message::Kind>(bytes[0]), bytes.substr(1, static_cast<std::size_t>(size) - 1), {}};
