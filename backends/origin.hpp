@@ -73,6 +73,7 @@ struct OriginStats {
     std::uint64_t hedged = 0, hedges_won = 0;  ///< reads sent a second time; of these, answered first
 };
 
+class PosixOrigin;
 class WritableOrigin;
 
 /// The source of truth of a mount.
@@ -106,6 +107,10 @@ class Origin {
 
     /// Where objects are written (backends/writable_origin.hpp); lives as long as this. Null: nowhere.
     virtual WritableOrigin* writable() { return nullptr; }
+
+    /// Names and files as POSIX has them (backends/posix_origin.hpp), for writable mounts; lives as long as
+    /// this. Null: the origin cannot carry them.
+    virtual PosixOrigin* posix() { return nullptr; }
 
     [[nodiscard]] virtual OriginStats stats() const = 0;
 

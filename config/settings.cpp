@@ -56,7 +56,6 @@ class Loader {
     void set(const std::string& name, std::string_view value, const std::string& place) {
         const Key* key = settings::find(name);
         if (key == nullptr) {
-            if (name == "rw") return refuse(place, "rw: this version of tierfs is read-only; allowed: ro");
             if (name == "datasets")
                 return refuse(place, "datasets: rules stand in a YAML file; allowed: config=FILE");
             return refuse(place, settings::shown(name) + " is no known key" + settings::suggestion(name));
@@ -152,6 +151,7 @@ void read_option(const std::string& option, Loader& loader) {
     if (bare && key != nullptr && key->kind != settings::Kind::flag) {
         return loader.refuse(place, name + ": found no value; allowed: " + settings::allowed(*key));
     }
+    if (name == "rw" && bare) return loader.set("ro", "false", place);
     loader.set(name, bare ? "true" : option.substr(equals + 1), place);
 }
 
@@ -172,6 +172,11 @@ void check_together(Loader& loader) {
     if (s.nvme_limit != 0 && s.nvme_path.empty()) {
         loader.refuse(loader.place("nvme.limit"), "nvme.limit: found " + format_size_exact(s.nvme_limit) +
                                                       " without nvme.path; allowed: both, or neither");
+    }
+    if (!s.read_only && s.profile == Profile::small) {
+        loader.refuse(loader.place("profile"),
+                      "profile: found small on a writable mount (" + loader.place("ro") +
+                          "); allowed: large or auto, or ro, since small opens files without a message");
     }
     if (s.ram_limit && *s.ram_limit > s.memory_limit) {
         loader.refuse(loader.place("ram.limit"),

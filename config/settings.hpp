@@ -27,7 +27,7 @@ struct Settings {
     // mount
     std::string source;      ///< as given: s3://bucket/prefix, /dir, file:///dir
     std::string mountpoint;  ///< absolute
-    bool read_only = true;   ///< `ro`; `rw` is refused in this version
+    bool read_only = true;   ///< `ro`; `rw` is ro=false
     bool allow_other = false;
     bool allow_suid = false;
     Profile profile = Profile::automatic;

@@ -21,7 +21,9 @@ using S = Settings;
 
 std::vector<Key> make_table() {
     return {
-        {"ro", Kind::flag, &S::read_only, "Mount read-only. This version knows nothing else."},
+        {"ro", Kind::flag, &S::read_only,
+         "Mount read-only. rw, which means ro=false, mounts a directory writable. mount(8) says rw where "
+         "nobody says anything, so there, and in fstab, it is ro=false that counts."},
         {"allow_other", Kind::flag, &S::allow_other,
          "Let other users than the one who mounts see the files."},
         {"allow_suid", Kind::flag, &S::allow_suid, "Honour set-user-ID bits and device files of the origin."},
@@ -276,8 +278,6 @@ std::string_view addressing_text(AddressingStyle style) {
 std::optional<std::string> set_flag(Settings& settings, const Key& key, std::string_view text) {
     const auto value = flag(text);
     if (!value) return refused(key, text);
-    if (key.name == "ro" && !*value)
-        return "ro: found " + shown(text) + "; this version of tierfs is read-only";
     settings.*std::get<bool Settings::*>(key.member) = *value;
     return std::nullopt;
 }

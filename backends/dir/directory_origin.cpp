@@ -16,6 +16,7 @@
 #include "backends/dir/beneath.hpp"
 #include "backends/dir/directory_writer.hpp"
 #include "backends/dir/patient_calls.hpp"
+#include "backends/dir/posix_directory.hpp"
 #include "backends/dir/read_pool.hpp"
 #include "backends/disk/file_descriptor.hpp"
 #include "config/fault_point.hpp"
@@ -139,9 +140,10 @@ auto uninterrupted(Call call) {
 /// See Origin. Whatever the kernel does with the calls, questions are answered within origin.deadline.
 class DirectoryOrigin final : public Origin {
   public:
-    DirectoryOrigin(FileDescriptor root, FileDescriptor root_of_writer, std::string real_path,
-                    unsigned threads, std::chrono::milliseconds deadline)
+    DirectoryOrigin(FileDescriptor root, FileDescriptor root_of_writer, FileDescriptor root_of_tree,
+                    std::string real_path, unsigned threads, std::chrono::milliseconds deadline)
         : writer_(std::move(root_of_writer), real_path),
+          tree_(std::move(root_of_tree)),
           directory_(std::make_shared<Directory>(std::move(root), std::move(real_path))),
           calls_(threads, deadline),
           pool_(threads, deadline, [directory = directory_](OriginRead& read) { directory->serve(read); }) {}
@@ -152,12 +154,20 @@ class DirectoryOrigin final : public Origin {
     [[nodiscard]] OriginStats stats() const override {
         auto stats = directory_->stats();
         const auto written = writer_.stats();
-        stats.put = written.put;
-        stats.remove = written.remove;
-        stats.bytes_written = written.bytes_written;
+        const auto posix = tree_.stats();
+        stats.get += posix.reads;
+        stats.head += posix.lookups;
+        stats.list += posix.lists;
+        stats.other += posix.others;
+        stats.bytes_read += posix.bytes_read;
+        stats.errors += posix.errors;
+        stats.put = written.put + posix.writes;
+        stats.remove = written.remove + posix.removes;
+        stats.bytes_written = written.bytes_written + posix.bytes_written;
         return stats;
     }
     WritableOrigin* writable() override { return &writer_; }
+    PosixOrigin* posix() override { return &tree_; }
 
     Result<void> check() override {
         return ask<void>([](Directory& directory) { return directory.check(); });
@@ -191,6 +201,7 @@ class DirectoryOrigin final : public Origin {
     }
 
     DirectoryWriter writer_;
+    PosixTree tree_;
     const std::shared_ptr<Directory> directory_;
     PatientCalls calls_;
     ReadPool pool_;
@@ -347,10 +358,12 @@ Result<std::unique_ptr<Origin>> open_directory_origin(const Settings& settings, 
     FileDescriptor root(TIERFS_FAULT_CALL("dir.root", ::open(real.get(), O_PATH | O_DIRECTORY | O_CLOEXEC)));
     if (!root) return fail(system_error(errno, "source directory '" + path + "'"));
     FileDescriptor root_of_writer(::fcntl(root.get(), F_DUPFD_CLOEXEC, 0));
-    if (!root_of_writer) return fail(system_error(errno, "source directory '" + path + "'"));
+    FileDescriptor root_of_tree(::fcntl(root.get(), F_DUPFD_CLOEXEC, 0));
+    if (!root_of_writer || !root_of_tree) return fail(system_error(errno, "source directory '" + path + "'"));
     const unsigned threads = std::clamp(settings.origin_connections, 1U, kMaxReadThreads);
     return std::make_unique<DirectoryOrigin>(std::move(root), std::move(root_of_writer),
-                                             std::string(real.get()), threads, settings.origin_deadline);
+                                             std::move(root_of_tree), std::string(real.get()), threads,
+                                             settings.origin_deadline);
 }
 
 }  // namespace tierfs

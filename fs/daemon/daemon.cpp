@@ -35,7 +35,8 @@ std::uint64_t resident_set() {
 // modes; changed ones must not wait for records to expire, which may be never. (Data has the origin's
 // identity alone: a new index adopts what the cache holds.)
 std::string index_identity(const Settings& settings, const Origin& origin) {
-    if (origin.kind() != "s3") return origin.identity();
+    // What was known before of names that this mount may change must not be believed after it.
+    if (origin.kind() != "s3") return origin.identity() + (settings.read_only ? "" : " rw");
     std::array<char, 80> owner{};
     std::snprintf(owner.data(), owner.size(), " uid=%u gid=%u file_mode=%o directory_mode=%o",
                   settings.s3_uid, settings.s3_gid, settings.s3_file_mode, settings.s3_directory_mode);
@@ -71,6 +72,10 @@ Result<void> Daemon::open_source(bool strict) {
     auto origin = open_origin(settings_);
     if (!origin) return fail(origin.error());
     origin_ = std::move(*origin);
+    if (!settings_.read_only && origin_->posix() == nullptr) {
+        return fail(EROFS, "this version writes to directories only: " + settings_.source +
+                               " can be mounted with ro (without rw and ro=false)");
+    }
     if (auto checked = check_identity(); !checked) return checked;
     return check_origin(strict);
 }
@@ -167,8 +172,8 @@ void Daemon::open_pins() {
 
 Result<void> Daemon::serve(FileDescriptor device, const std::string& number, FileDescriptor listener) {
     operations_ = std::make_unique<Operations>(*names_, *store_, settings_, &record_);
-    SessionHandlers handlers{&Operations::table(), operations_.get(), &Operations::at_once};
-    handlers.record = &record_;
+    if (auto opened = open_live(); !opened) return opened;
+    auto handlers = this->handlers();
     auto against = against_passthrough();
     if (takes_over_) {
         handlers.stack_depth = record_.stack_depth();
@@ -194,6 +199,28 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number, Fil
     if (listener) open_control(std::move(listener), number);
     sample_memory();
     return {};
+}
+
+Result<void> Daemon::open_live() {
+    if (settings_.read_only) return {};
+    auto live = LiveOperations::open(*origin_->posix(), *store_, origin_->identity(), settings_);
+    if (!live) return fail(live.error());
+    live_ = std::move(*live);
+    return {};
+}
+
+// The record is for a daemon that takes over, which none does on a writable mount: it could not tell requests
+// that were done from those that were not.
+SessionHandlers Daemon::handlers() {
+    SessionHandlers handlers;
+    if (live_) {
+        handlers = {&LiveOperations::table(), live_.get(), &LiveOperations::at_once};
+        handlers.clears_set_id_bits = true;
+    } else {
+        handlers = {&Operations::table(), operations_.get(), &Operations::at_once};
+        handlers.record = &record_;
+    }
+    return handlers;
 }
 
 void Daemon::open_control(FileDescriptor listener, const std::string& number) {
@@ -227,6 +254,7 @@ void Daemon::allow_passthrough(std::string against) {
 }
 
 std::string Daemon::against_passthrough() const {
+    if (!settings_.read_only) return "the mount is writable";
     if (settings_.nvme_path.empty()) return "there is no NVMe tier (nvme.path)";
     if (settings_.verify == "always") return "verify=always";
     if (settings_.profile == Profile::small) return "profile=small: the kernel asks for no open";
@@ -274,6 +302,8 @@ SupervisorStatus Daemon::supervisor_status() const {
                                 static_cast<double>(record_.started_ns()) * 1e-9;
     if (!settings_.supervisor) {
         supervisor.reason = "asked for with supervisor=off";
+    } else if (!settings_.read_only) {
+        supervisor.reason = "the mount is writable";
     } else if (!record_.can_be_taken_over()) {
         supervisor.reason = "the kernel cannot send requests again: Linux 6.9 or later does";
     }
@@ -299,6 +329,7 @@ StatusInputs Daemon::status() {
     in.store = store_->stats();
     in.origin = origin_->stats();
     in.names = names_->stats();
+    if (live_) add_live(in);
     in.requests = watchdog_->stats();
     in.messages = session_->messages();
     in.memory_limit = plan_.limit;
@@ -306,6 +337,15 @@ StatusInputs Daemon::status() {
     in.memory_rss = resident_set();
     in.memory_peak = std::max(memory_peak_.load(), in.memory_used);
     return in;
+}
+
+void Daemon::add_live(StatusInputs& in) {
+    in.writes = live_->files().stats();
+    in.store.read_requests += in.writes.read_requests;
+    in.store.read_bytes += in.writes.read_bytes;
+    in.store.read_errors += in.writes.read_errors;
+    in.store.origin_bytes += in.writes.read_bytes;
+    in.names.known_nodes = live_->nodes().known();
 }
 
 void Daemon::tick() {

@@ -16,6 +16,7 @@
 #include "fs/daemon/cache_devices.hpp"
 #include "fs/daemon/cache_directory.hpp"
 #include "fs/daemon/channel.hpp"
+#include "fs/live/live_operations.hpp"
 #include "fs/names/namespace.hpp"
 #include "fs/operations/operations.hpp"
 #include "fs/session/connection_record.hpp"
@@ -96,6 +97,8 @@ class Daemon {
     Result<void> open_names();
     Result<void> open_nvme();
     void open_pins();
+    Result<void> open_live();
+    [[nodiscard]] SessionHandlers handlers();
     /// Why no file may be passed through to the kernel; empty: nothing is against it so far.
     [[nodiscard]] std::string against_passthrough() const;
     Result<nlohmann::json> command(const std::string& name, const nlohmann::json& request);
@@ -105,6 +108,7 @@ class Daemon {
     void allow_passthrough(std::string against);
     [[nodiscard]] SupervisorStatus supervisor_status() const;
     StatusInputs status();
+    void add_live(StatusInputs& in);
 
     Settings settings_;
     std::filesystem::path scratch_;
@@ -128,6 +132,7 @@ class Daemon {
     Invalidator invalidator_;
     std::unique_ptr<Namespace> names_;
     std::unique_ptr<Operations> operations_;
+    std::unique_ptr<LiveOperations> live_;  ///< of a writable mount, in place of the operations; else null
     std::unique_ptr<Session> session_;
     std::unique_ptr<KernelBackingIds> backing_ids_;
     std::unique_ptr<Watchdog> watchdog_;

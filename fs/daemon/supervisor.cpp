@@ -275,7 +275,8 @@ void Supervisor::restarted() {
 /// Whether another daemon is to take over; then when.
 bool Supervisor::will_restart(const std::string& why) {
     if (state_ != State::serving && state_ != State::restarting) return false;
-    if (!settings_.supervisor || !record_->can_be_taken_over() || !mount_.device) return false;
+    if (!settings_.supervisor || !settings_.read_only || !record_->can_be_taken_over() || !mount_.device)
+        return false;
     const auto delay = restarts_.next(Clock::now());
     if (!delay) {
         log::error(why + "; " + std::to_string(settings_.restart_limit) +

@@ -19,6 +19,10 @@ namespace tierfs {
 
 inline constexpr std::uint32_t kInitParallelDirops = 1U << 18;
 inline constexpr std::uint32_t kInitExt = 1U << 30;
+/// FUSE_HANDLE_KILLPRIV_V2 (Linux 5.11): the file system clears set-user-ID and set-group-ID bits and
+/// capabilities of a file that is written to, cut or given away. Without it each write asks for the extended
+/// attribute security.capability first.
+inline constexpr std::uint32_t kInitHandleKillprivV2 = 1U << 28;
 /// Bit 39 of the flags: bit 7 of their second word. The kernel then takes FUSE_NOTIFY_RESEND (Linux 6.9).
 inline constexpr std::uint32_t kInit2HasResend = 1U << 7;
 
@@ -52,13 +56,14 @@ inline bool offers_passthrough(const InitOffer& offer) {
 }
 
 /// Adds to a reply what the kernel offered and libfuse left out. `stack_depth`: of the files that are to be
-/// passed through (BackingIds); 0: none are. A reply of another size than that of protocol 7.23 and later is
-/// left alone.
-inline bool patch_init_reply(std::span<std::byte> reply, const InitOffer& offer, std::uint32_t stack_depth) {
+/// passed through (BackingIds); 0: none are. `wanted`: further flags. A reply of another size than that of
+/// protocol 7.23 and later is left alone.
+inline bool patch_init_reply(std::span<std::byte> reply, const InitOffer& offer, std::uint32_t stack_depth,
+                             std::uint32_t wanted = 0) {
     fuse_init_out out{};
     if (reply.size() != sizeof(out)) return false;
     std::memcpy(&out, reply.data(), sizeof(out));
-    out.flags |= offer.flags & (kInitParallelDirops | kInitExt);
+    out.flags |= offer.flags & (kInitParallelDirops | kInitExt | wanted);
     if ((offer.flags & kInitExt) != 0) out.flags2 |= offer.flags2 & kInit2HasResend;
     if (stack_depth != 0 && offers_passthrough(offer)) {
         out.flags2 |= kInit2Passthrough;

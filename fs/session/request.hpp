@@ -52,8 +52,19 @@ class Request {
             return ::fuse_reply_buf(raw, reinterpret_cast<const char*>(&open), sizeof(open));  // NOLINT
         });
     }
-    void entry(const fuse_entry_param& entry) {
-        answer([&](fuse_req_t raw) { return ::fuse_reply_entry(raw, &entry); });
+    /// False: nobody took it, so the kernel counts no look-up.
+    bool entry(const fuse_entry_param& entry) {
+        return answer([&](fuse_req_t raw) { return ::fuse_reply_entry(raw, &entry); });
+    }
+    /// False: neither a look-up nor an open was counted.
+    bool created(const fuse_entry_param& entry, const fuse_file_info& file) {
+        return answer([&](fuse_req_t raw) { return ::fuse_reply_create(raw, &entry, &file); });
+    }
+    void written(std::size_t bytes) {
+        answer([&](fuse_req_t raw) { return ::fuse_reply_write(raw, bytes); });
+    }
+    void offset(std::uint64_t offset) {
+        answer([&](fuse_req_t raw) { return ::fuse_reply_lseek(raw, static_cast<off_t>(offset)); });
     }
     void attributes(const struct stat& attributes, double valid_s) {
         answer([&](fuse_req_t raw) { return ::fuse_reply_attr(raw, &attributes, valid_s); });
@@ -61,8 +72,9 @@ class Request {
     void link(const char* target) {
         answer([&](fuse_req_t raw) { return ::fuse_reply_readlink(raw, target); });
     }
-    void bytes(std::span<const char> data) {
-        answer([&](fuse_req_t raw) { return ::fuse_reply_buf(raw, data.data(), data.size()); });
+    /// False: nobody took them.
+    bool bytes(std::span<const char> data) {
+        return answer([&](fuse_req_t raw) { return ::fuse_reply_buf(raw, data.data(), data.size()); });
     }
     void pieces(std::span<const iovec> vector) {
         answer([&](fuse_req_t raw) {

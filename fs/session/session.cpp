@@ -367,7 +367,8 @@ void Session::tell_end() const {
 ssize_t Session::write_init_reply(int descriptor, const iovec* vector) {
     std::array<std::byte, sizeof(fuse_init_out)> body{};
     std::memcpy(body.data(), vector[1].iov_base, body.size());
-    patch_init_reply(body, init_offer_, handlers_.stack_depth);
+    patch_init_reply(body, init_offer_, handlers_.stack_depth,
+                     handlers_.clears_set_id_bits ? kInitHandleKillprivV2 : 0);
     std::array<iovec, 2> patched{vector[0], iovec{body.data(), body.size()}};
     ssize_t written = static_cast<ssize_t>(vector[0].iov_len + vector[1].iov_len);
     if (!replaying_) {

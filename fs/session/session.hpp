@@ -46,6 +46,9 @@ struct SessionHandlers {
     int (*at_once)(std::uint32_t opcode) = nullptr;
     static constexpr int kAsk = -1;
     std::uint32_t stack_depth = 0;  ///< of files passed through; 0: none are (init_patch.hpp)
+    /// The handlers clear set-user-ID and set-group-ID bits of what is written to, so the kernel need not ask
+    /// for them before each write.
+    bool clears_set_id_bits = false;
     /// Where the negotiation is kept for the next daemon, or where an earlier one left it: then the session
     /// takes that connection over. May be null.
     ConnectionRecord* record = nullptr;
@@ -102,6 +105,12 @@ class Session {
     template <typename T>
     static T& user_of(fuse_req_t request) {
         return *static_cast<T*>(of(request).handlers_.user);
+    }
+
+    /// The same in the handler of FUSE_INIT, which gets no request but this pointer.
+    template <typename T>
+    static T& user_at_init(void* session) {
+        return *static_cast<T*>(static_cast<Session*>(session)->handlers_.user);
     }
 
     /// max(4, 2 x processors), at most 16.

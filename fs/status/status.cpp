@@ -221,7 +221,11 @@ Json status_json(const StatusInputs& in) {
           {"messages", in.messages}}},
         {"reads", reads_json(in.store)},
         {"writes",
-         {{"requests", 0}, {"bytes", 0}, {"errors", 0}, {"dirty_bytes", 0}, {"oldest_dirty_s", 0.0}}},
+         {{"requests", in.writes.write_requests},
+          {"bytes", in.writes.write_bytes},
+          {"errors", in.writes.write_errors},
+          {"dirty_bytes", 0},  // a write goes to the origin before it is answered
+          {"oldest_dirty_s", 0.0}}},
         {"origin", origin_json(in.origin)},
         {"tiers", tiers_json(in)},
         {"memory",
@@ -260,6 +264,11 @@ std::string status_text(const Json& status) {
     line(out, "reads",
          count_at(status, "/reads/requests") + " requests, " + size_at(status, "/reads/bytes") + ", " +
              count_at(status, "/reads/errors") + " errors");
+    if (!status.value("read_only", true)) {
+        line(out, "writes",
+             count_at(status, "/writes/requests") + " requests, " + size_at(status, "/writes/bytes") + ", " +
+                 count_at(status, "/writes/errors") + " errors");
+    }
     line(out, "requests",
          count_at(status, "/requests/under_way") + " under way, " +
              count_at(status, "/requests/over_deadline") + " were over their deadline");

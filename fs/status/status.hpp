@@ -8,6 +8,7 @@
 
 #include "backends/origin.hpp"
 #include "config/settings.hpp"
+#include "fs/live/live_files.hpp"
 #include "fs/names/namespace.hpp"
 #include "fs/operations/open_files.hpp"
 #include "fs/session/watchdog.hpp"
@@ -34,6 +35,7 @@ struct StatusInputs {
     PassthroughStatus passthrough;
     bool has_nvme = false;
     StoreStats store;
+    LiveStats writes;  ///< of a writable mount
     OriginStats origin;
     NamespaceStats names;
     RequestStats requests;

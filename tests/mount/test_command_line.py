@@ -113,7 +113,7 @@ def test_wrong_usage(words):
     ({"memory.limit": "1MB"}, "memory.limit"),
     ({"metadata.ttl": "5 parsecs"}, "metadata.ttl"),
     ({"profile": "medium"}, "profile"),
-    ({"rw": None}, "rw"),
+    ({"rw": None, "profile": "small"}, "profile"),
 ])
 def test_wrong_options(origin, mount, options, word):
     m = mount.prepare(origin, options)

@@ -28,6 +28,10 @@ UNREACHED = {
     "fuse.resend": "only after a daemon died; tests/mount/test_supervisor.py",
     **{f"takeover.{call}": "only in a reload; tests/mount/test_reload.py has each of them"
        for call in ("program", "make", "write", "fork", "exec", "stat", "read", "go")},
+    **{f"posix.{call}": "only on writable mounts; tests/mount/test_write_faults.py has each of them"
+       for call in ("stat", "readlink", "create", "mkdir", "mknod", "symlink", "link", "remove", "rename", "open", "opendir",
+                    "readdir", "chmod", "chown", "utimens", "truncate", "getxattr", "listxattr", "setxattr", "removexattr",
+                    "statfs", "read", "write", "ftruncate", "fallocate", "lseek", "copy", "fsync", "fsyncdir", "close")},
     "nvme.probe": "only of a device that failed; tests/mount/test_devices.py has some",
     "fuse.notify": "only when an entry that the kernel knows has changed at the origin in time",
 }

@@ -71,8 +71,12 @@ TEST_F(ConfigSettings, MountsOwnOptionsSwitchNothingOn) {
     ASSERT_TRUE(good) << problem(good);
     EXPECT_FALSE(good->allow_suid);
     EXPECT_TRUE(load({"allow_suid", "allow_other"}).value().allow_suid);
-    EXPECT_PROBLEM(load({"rw"}), "read-only");
-    EXPECT_PROBLEM(load({"ro=false"}), "read-only");
+    EXPECT_TRUE(good->read_only);
+    EXPECT_FALSE(load({"rw"}).value().read_only);
+    EXPECT_FALSE(load({"ro=false"}).value().read_only);
+    EXPECT_TRUE(load({"rw", "ro"}).value().read_only) << "the last one counts";
+    EXPECT_PROBLEM(load({"rw", "profile=small"}), "profile: found small on a writable mount");
+    EXPECT_PROBLEM(load({"rw=false"}), "rw");
 }
 
 TEST_F(ConfigSettings, MessagesNamePlaceKeyFoundAndAllowed) {

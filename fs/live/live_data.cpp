@@ -1,0 +1,140 @@
+// open, release, read, write, flush, fsync, fallocate, lseek, copy_file_range.
+#include <fcntl.h>
+
+#include <cerrno>
+#include <memory>
+#include <vector>
+
+#include "config/log.hpp"
+#include "fs/live/live_operations.hpp"
+
+namespace tierfs {
+
+namespace {
+
+constexpr std::uint32_t kKeepCache = 1U << 1;  // FOPEN_*: the kernel's include/uapi/linux/fuse.h
+constexpr std::uint32_t kNoFlush = 1U << 5;
+
+void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    Request request(raw);
+    const auto place = place_of(operations, node);
+    if (!place) return request.error(place.error().code);
+    const int flags = file->flags;
+    const auto opened = operations.files().open(
+        place->node, place->held, flags, [&] { return operations.origin().open(*place->held, flags); });
+    if (!opened) return request.error(opened.error().code);
+    OpenReply reply;
+    reply.handle = opened->handle;
+    if (opened->keeps_cache) reply.flags |= kKeepCache;
+    if ((flags & O_ACCMODE) == O_RDONLY) reply.flags |= kNoFlush;
+    if (!request.opened(reply)) operations.files().close(opened->handle);
+}
+
+void release_file(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* file) {
+    Session::user_of<LiveOperations>(raw).files().close(file->fh);
+    ::fuse_reply_err(raw, 0);
+}
+
+void read_file(fuse_req_t raw, fuse_ino_t /*node*/, std::size_t size, off_t offset, fuse_file_info* info) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    auto request = std::make_shared<Request>(raw);
+    const auto file = operations.files().find(info->fh);
+    if (!file) return request->error(EBADF);
+    operations.files().read(file, static_cast<std::uint64_t>(offset), static_cast<std::uint32_t>(size),
+                            [request](Result<LiveFiles::Pieces> pieces) {
+                                if (!pieces) return request->error(pieces.error().code);
+                                std::vector<iovec> vector;
+                                vector.reserve(pieces->size());
+                                for (const auto piece : *pieces) {
+                                    if (piece.empty()) continue;
+                                    // writev only reads; the structure has no const.
+                                    vector.push_back(iovec{const_cast<std::byte*>(piece.data()),  // NOLINT
+                                                           piece.size()});
+                                }
+                                request->pieces(vector);
+                            });
+}
+
+void write_file(fuse_req_t raw, fuse_ino_t node, const char* bytes, std::size_t size, off_t offset,
+                fuse_file_info* info) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    Request request(raw);
+    const auto file = operations.files().find(info->fh);
+    if (!file) return request.error(EBADF);
+    const auto done = operations.files().write(*file, std::as_bytes(std::span(bytes, size)),
+                                               static_cast<std::uint64_t>(offset));
+    if (!done) {
+        log::error("writing to node " + std::to_string(node) + " failed: " + done.error().message);
+        return request.error(done.error().code);
+    }
+    request.written(size);
+}
+
+/// What answers with success or an errno.
+template <typename Work>
+void on_file(fuse_req_t raw, const fuse_file_info* info, Work work) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    Request request(raw);
+    const auto file = operations.files().find(info->fh);
+    if (!file) return request.error(EBADF);
+    const Result<void> done = work(*file->file);
+    if (!done) return request.error(done.error().code);
+    request.ok();
+}
+
+void flush_file(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* info) {
+    on_file(raw, info, [](PosixFile& file) { return file.flush(); });
+}
+
+void sync_file(fuse_req_t raw, fuse_ino_t /*node*/, int data_only, fuse_file_info* info) {
+    on_file(raw, info, [=](PosixFile& file) { return file.sync(data_only != 0); });
+}
+
+void allocate(fuse_req_t raw, fuse_ino_t /*node*/, int mode, off_t offset, off_t length,
+              fuse_file_info* info) {
+    on_file(raw, info, [=](PosixFile& file) {
+        return file.allocate(mode, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(length));
+    });
+}
+
+void seek(fuse_req_t raw, fuse_ino_t /*node*/, off_t offset, int whence, fuse_file_info* info) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    Request request(raw);
+    const auto file = operations.files().find(info->fh);
+    if (!file) return request.error(EBADF);
+    const auto found = file->file->seek(static_cast<std::uint64_t>(offset), whence);
+    if (!found) return request.error(found.error().code);
+    request.offset(*found);
+}
+
+void copy(fuse_req_t raw, fuse_ino_t /*node*/, off_t offset, fuse_file_info* info, fuse_ino_t /*to*/,
+          off_t to_offset, fuse_file_info* to_info, std::size_t length, int /*flags*/) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    Request request(raw);
+    const auto from = operations.files().find(info->fh);
+    const auto to = operations.files().find(to_info->fh);
+    if (!from || !to) return request.error(EBADF);
+    // The kernel's reply has 32 bits for the length.
+    const auto copied =
+        from->file->copy(static_cast<std::uint64_t>(offset), *to->file, static_cast<std::uint64_t>(to_offset),
+                         std::min<std::uint64_t>(length, std::uint64_t{1} << 30U));
+    if (!copied) return request.error(copied.error().code);
+    request.written(*copied);
+}
+
+}  // namespace
+
+void add_live_data(fuse_lowlevel_ops& table) {
+    table.open = open_file;
+    table.release = release_file;
+    table.read = read_file;
+    table.write = write_file;
+    table.flush = flush_file;
+    table.fsync = sync_file;
+    table.fallocate = allocate;
+    table.lseek = seek;
+    table.copy_file_range = copy;
+}
+
+}  // namespace tierfs

@@ -1,0 +1,210 @@
+#include "fs/live/live_files.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <utility>
+
+#include "config/sync_point.hpp"
+
+namespace tierfs {
+
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+std::int64_t now_ns() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+}
+
+bool is_for_writing(int flags) {
+    return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
+}
+
+/// A thread's own, since a reply is written before the next request is read.
+std::span<std::byte> buffer_of(std::size_t size) {
+    static thread_local std::vector<std::byte> buffer;
+    if (buffer.size() < size) buffer.resize(size);
+    return std::span(buffer).first(size);
+}
+
+}  // namespace
+
+LiveChange::LiveChange(LiveNodePtr node) : node_(std::move(node)) {
+    auto& content = node_->content;
+    const MutexLock lock(content.mutex);
+    ++content.writers;
+    ++content.changes;
+    content.object.reset();
+    content.cached_version.clear();
+}
+
+LiveChange::~LiveChange() {
+    if (!node_) return;
+    const MutexLock lock(node_->content.mutex);
+    --node_->content.writers;
+}
+
+// A clock that ticks once a second (times without fractions) needs more of a distance than one of a kernel,
+// whose ticks are some milliseconds.
+bool LiveFiles::is_settled(const PosixAttributes& attributes, std::int64_t now) {
+    const auto& changed = attributes.status.st_ctim;
+    const std::int64_t age = now - (changed.tv_sec * kSecond + changed.tv_nsec);
+    return age >= (changed.tv_nsec == 0 ? 3 * kSecond : kSecond);
+}
+
+LiveFiles::Opened LiveFiles::add(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file,
+                                 bool writes) {
+    nodes_.opened(node, held);
+    auto made = std::make_shared<LiveFile>(LiveFile{node, std::move(file), writes});
+    const MutexLock lock(mutex_);
+    const auto handle = next_++;
+    files_.emplace(handle, std::move(made));
+    return {handle, false};
+}
+
+Result<LiveFiles::Opened> LiveFiles::open(const LiveNodePtr& node, const PosixNodePtr& held, int flags,
+                                          const std::function<Result<PosixFilePtr>()>& open) {
+    if (is_for_writing(flags)) {
+        LiveChange change(node);  // before O_TRUNC takes effect
+        auto file = open();
+        if (!file) return fail(std::move(file.error()));
+        if ((flags & O_ACCMODE) == O_RDONLY) return add(node, held, std::move(*file), false);
+        change.leave_open();
+        return add(node, held, std::move(*file), true);
+    }
+    auto file = open();
+    if (!file) return fail(std::move(file.error()));
+    const bool keeps = settle(node, **file);
+    auto opened = add(node, held, std::move(*file), false);
+    opened.keeps_cache = keeps;
+    return opened;
+}
+
+LiveFiles::Opened LiveFiles::created(const LiveNodePtr& node, PosixFilePtr file, int flags) {
+    if (!is_for_writing(flags)) return add(node, nullptr, std::move(file), false);
+    LiveChange change(node);
+    if ((flags & O_ACCMODE) == O_RDONLY) return add(node, nullptr, std::move(file), false);
+    change.leave_open();
+    return add(node, nullptr, std::move(file), true);
+}
+
+bool LiveFiles::settle(const LiveNodePtr& node, PosixFile& file) {
+    auto& content = node->content;
+    std::uint64_t changes = 0;
+    {
+        const MutexLock lock(content.mutex);
+        if (content.writers != 0) return false;
+        changes = content.changes;
+    }
+    const auto now = file.attributes();
+    TIERFS_SYNC_POINT("live.open.settling");
+    const bool is_known = now && is_settled(*now, now_ns());
+    auto object = is_known ? this->object(node, *now) : fail(EAGAIN, "it has just changed");
+    const MutexLock lock(content.mutex);
+    if (!is_known || content.changes != changes) {
+        // Whoever changed it has reset what is known; what changed elsewhere is not to be read any more.
+        if (content.changes == changes) content.object.reset();
+        content.cached_version.clear();
+        return false;
+    }
+    const bool keeps = content.cached_version == now->version;
+    content.cached_version = now->version;
+    if (!object) {
+        content.object.reset();
+    } else if (!content.object || content.object->content != (*object)->content) {
+        content.object = std::move(*object);
+    }
+    return keeps;
+}
+
+Result<std::shared_ptr<const ObjectRef>> LiveFiles::object(const LiveNodePtr& node,
+                                                           const PosixAttributes& now) {
+    if (!S_ISREG(now.status.st_mode)) return fail(EINVAL, "no regular file");
+    auto path = nodes_.path(node);
+    if (!path) return fail(std::move(path.error()));
+    ObjectRef object;
+    object.content = content_id(identity_, *path, now.version);
+    object.path = std::move(*path);
+    object.version = now.version;
+    object.size = static_cast<std::uint64_t>(now.status.st_size);
+    object.mtime_ns = now.status.st_mtim.tv_sec * kSecond + now.status.st_mtim.tv_nsec;
+    return std::make_shared<const ObjectRef>(std::move(object));
+}
+
+LiveFilePtr LiveFiles::find(std::uint64_t handle) {
+    const MutexLock lock(mutex_);
+    const auto found = files_.find(handle);
+    return found == files_.end() ? nullptr : found->second;
+}
+
+void LiveFiles::close(std::uint64_t handle) {
+    LiveFilePtr closed;
+    {
+        const MutexLock lock(mutex_);
+        const auto found = files_.find(handle);
+        if (found == files_.end()) return;
+        closed = std::move(found->second);
+        files_.erase(found);
+    }
+    nodes_.closed(closed->node);
+    if (!closed->writes) return;
+    auto& content = closed->node->content;
+    const MutexLock lock(content.mutex);
+    --content.writers;
+}
+
+void LiveFiles::read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_t size,
+                     std::function<void(Result<Pieces>)> reply) {
+    std::shared_ptr<const ObjectRef> object;
+    auto& content = file->node->content;
+    {
+        const MutexLock lock(content.mutex);
+        if (content.writers == 0) object = content.object;
+    }
+    if (!object) return read_directly(*file, offset, size, reply);
+    store_.read(object, offset, size, [=, this, reply = std::move(reply)](Result<ReadReply> read) {
+        if (read) return reply(std::move(read->pieces));
+        if (read.error().code == ECANCELED) return reply(fail(std::move(read.error())));
+        {
+            auto& now = file->node->content;
+            const MutexLock lock(now.mutex);
+            if (now.object == object) now.object.reset();
+            now.cached_version.clear();
+        }
+        read_directly(*file, offset, size, reply);  // changed, renamed or removed at the origin
+    });
+}
+
+void LiveFiles::read_directly(const LiveFile& file, std::uint64_t offset, std::uint32_t size,
+                              const std::function<void(Result<Pieces>)>& reply) {
+    ++read_requests_;
+    const auto buffer = buffer_of(size);
+    const auto got = file.file->read(buffer, offset);
+    if (!got) {
+        ++read_errors_;
+        return reply(fail(got.error()));
+    }
+    read_bytes_ += *got;
+    reply(Pieces{buffer.first(*got)});
+}
+
+Result<void> LiveFiles::write(LiveFile& file, std::span<const std::byte> bytes, std::uint64_t offset) {
+    ++write_requests_;
+    auto written = file.file->write(bytes, offset);
+    if (written) {
+        write_bytes_ += bytes.size();
+    } else {
+        ++write_errors_;
+    }
+    return written;
+}
+
+LiveStats LiveFiles::stats() const {
+    return {write_requests_, write_bytes_, write_errors_, read_requests_, read_bytes_, read_errors_};
+}
+
+}  // namespace tierfs
