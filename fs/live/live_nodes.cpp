@@ -150,7 +150,8 @@ void LiveNodes::left(Leaving leaving, const LiveNodePtr& parent, const std::stri
     const auto known = nodes_.find(node.id);
     if (known == nodes_.end() || known->second != leaving.node) return;  // forgotten meanwhile
     // One with other names, all of which are unknown here, would be lost, too.
-    const bool is_wanted = node.opens != 0 || node.type == S_IFDIR || !is_gone;
+    // Of opens of anything but regular files nobody hears.
+    const bool is_wanted = node.opens != 0 || node.type != S_IFREG || !is_gone;
     if ((is_gone || node.names.empty()) && is_wanted) node.kept = leaving.held;
     if (!is_gone) return;
     if (!is_wanted) held_.erase(node.id);
