@@ -1,0 +1,83 @@
+"""kill -9 of the daemon at random moments of a writer's life: what was acknowledged is at the origin, nobody hangs."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness import data, processes
+
+pytestmark = pytest.mark.release
+
+ROUNDS = 300 if os.environ.get("TIERFS_TEST_FULL", "") == "1" else 4
+
+# Says "NAME OFFSET LENGTH" for each write that returned, "NEW OLD" for each rename, and how it ended.
+WRITER = r"""
+import os, random, sys
+os.chdir(sys.argv[1])
+chance = random.Random(int(sys.argv[2]))
+def say(*words):
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+try:
+    number = 0
+    while True:
+        name = f"file{number}"
+        handle = os.open(name + ".tmp", os.O_CREAT | os.O_WRONLY | os.O_EXCL)
+        offset = 0
+        for _ in range(chance.randrange(1, 6)):
+            piece = bytes([number % 251 + 1]) * chance.randrange(1, 200_000)
+            os.write(handle, piece)
+            say("wrote", name + ".tmp", offset, len(piece), number % 251 + 1)
+            offset += len(piece)
+        if chance.random() < 0.5:
+            os.fsync(handle)
+        os.close(handle)
+        os.rename(name + ".tmp", name)
+        say("renamed", name + ".tmp", name)
+        number += 1
+except OSError as error:
+    say("ended", error.errno)
+"""
+
+
+def acknowledged(lines):
+    """name: bytes, by what the writer was told."""
+    files = {}
+    for words in (line.split() for line in lines):
+        if words[0] == "wrote":
+            files[words[1]] = files.get(words[1], b"") + bytes([int(words[4])]) * int(words[3])
+        elif words[0] == "renamed":
+            files[words[2]] = files.pop(words[1])
+    return files
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_acknowledged_writes_survive_the_daemon(origin, mount, number):
+    m = mount(origin, {"rw": None})
+    supervisor = m.status()["supervisor_pid"]
+    chance = random.Random(number)
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(m.path), str(number)], stdout=subprocess.PIPE, text=True) as writer:
+        time.sleep(0.2 + chance.random())
+        m.kill_daemon(supervisor)
+        try:
+            said = writer.communicate(timeout=30 * processes.SLOWNESS)[0].splitlines()
+        except subprocess.TimeoutExpired:
+            writer.send_signal(signal.SIGKILL)
+            raise AssertionError("the writer hangs") from None
+    assert said[-1].startswith("ended")
+    files = acknowledged(said[:-1])
+    assert files, "nothing was written before the kill"
+    processes.wait_until(lambda: not m.mounted(), what="the dead mount is gone")
+    m.expect_gone()
+    m.start()
+    for name, expected in files.items():
+        path = m.path / name
+        if name.endswith(".tmp") and not path.exists():
+            path = m.path / name[:-4]  # the rename that was under way was done
+        found = path.read_bytes()
+        data.expect_same(found[:len(expected)], expected, name)
+        assert len(found) == len(expected) or name.endswith(".tmp"), name
