@@ -1,5 +1,5 @@
-// backends/: where bytes come from. Origin is the interface; dir/ and s3/ implement it; open_origin picks by
-// URL. tiering/ and fs/ call it. http/ and disk/ are parts that the implementations share.
+// backends/: where bytes come from. Origin is the interface; dir/, nfs/ and s3/ implement it; open_origin
+// picks by URL. tiering/ and fs/ call it. http/ and disk/ are parts that the implementations share.
 #pragma once
 
 #include <chrono>
@@ -86,10 +86,11 @@ class Origin {
     virtual ~Origin() = default;
 
     /// Identity of the source, the same over mounts and spellings: "s3://endpoint-host/bucket/prefix",
-    /// "dir:/real/path". Part of content ids and names the folder of the source in a cache.
+    /// "nfs://host/export/path", "dir:/real/path". Part of content ids and names the folder of the source in
+    /// a cache.
     [[nodiscard]] virtual std::string identity() const = 0;
 
-    /// For status: "s3" or "directory".
+    /// For status: "s3", "nfs" or "directory".
     [[nodiscard]] virtual std::string kind() const = 0;
 
     /// Asked once before mounting: does the source exist, may it be listed? The error is shown to who mounts.
@@ -126,9 +127,9 @@ class Origin {
     [[nodiscard]] virtual bool is_held() const { return false; }
 };
 
-/// Opens the origin of settings.source: s3://BUCKET[/PREFIX], an absolute directory, or file:///DIR. Does not
-/// send anything yet (see check). EINVAL with what is allowed for another URL; nfs:// is refused as not in
-/// this version.
+/// Opens the origin of settings.source: s3://BUCKET[/PREFIX], nfs://HOST/EXPORT[/PATH], an absolute
+/// directory, or file:///DIR. Does not send anything yet (see check). EINVAL with what is allowed for another
+/// URL.
 Result<std::unique_ptr<Origin>> open_origin(const Settings& settings);
 
 }  // namespace tierfs

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "config/memory_plan.hpp"
+#include "config/nfs_url.hpp"
 #include "config/settings_reread.hpp"
 #include "config/settings_table.hpp"
 #include "config/units.hpp"
@@ -244,6 +245,7 @@ Result<Settings> load_settings(const SettingsSources& sources, const std::option
     for (const auto& option : sources.options) read_option(option, loader);
     resolve_memory(settings);
     check_together(loader);
+    if (const auto good = apply_nfs_url(settings); !good) loader.problems.push_back(good.error());
     if (const auto good = verdict(loader.problems); !good) return fail(good.error());
     return settings;
 }

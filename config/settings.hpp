@@ -18,6 +18,7 @@ namespace tierfs {
 
 enum class Profile { small, large, automatic };
 enum class AddressingStyle { automatic, path, virtual_host };
+enum class NfsMode { soft, hard };
 
 /// "Forever", for durations that may be unlimited.
 inline constexpr std::chrono::milliseconds kForever = std::chrono::milliseconds::max();
@@ -25,7 +26,7 @@ inline constexpr std::chrono::milliseconds kForever = std::chrono::milliseconds:
 /// What a mount was asked to be. A plain value: made once at start, then only read.
 struct Settings {
     // mount
-    std::string source;      ///< as given: s3://bucket/prefix, /dir, file:///dir
+    std::string source;      ///< as given: s3://bucket/prefix, nfs://host/export, /dir, file:///dir
     std::string mountpoint;  ///< absolute
     bool read_only = true;   ///< `ro`; `rw` is ro=false
     bool allow_other = false;
@@ -74,6 +75,13 @@ struct Settings {
     std::string s3_ca_bundle;              ///< s3.ca_bundle; empty: AWS_CA_BUNDLE, system's
     std::uint32_t s3_uid = 0, s3_gid = 0;  ///< s3.uid, s3.gid: owner shown; default: who mounts
     std::uint32_t s3_file_mode = 0444, s3_directory_mode = 0555;  ///< s3.file_mode, s3.directory_mode
+
+    // nfs
+    NfsMode nfs_mode = NfsMode::soft;        ///< nfs.mode; hard: origin_deadline becomes years
+    unsigned nfs_connections = 4;            ///< nfs.connections
+    unsigned nfs_port = 0;                   ///< nfs.port; 0: asked of the portmapper
+    unsigned nfs_mount_port = 0;             ///< nfs.mount_port; 0: asked of the portmapper
+    std::uint32_t nfs_uid = 0, nfs_gid = 0;  ///< nfs.uid, nfs.gid: who asks; default: who mounts
 
     // log
     std::string log_level = "info";  ///< log.level: debug, info, warning, error

@@ -154,6 +154,30 @@ std::vector<Key> make_table() {
         {"s3.file_mode", Kind::octal, &S::s3_file_mode, "Permissions shown for files.", 0, 0777},
         {"s3.directory_mode", Kind::octal, &S::s3_directory_mode, "Permissions shown for directories.", 0,
          0777},
+        {"nfs.mode",
+         Kind::choice,
+         &S::nfs_mode,
+         "soft: a request that a dead server does not answer fails at origin.deadline; hard: it waits until "
+         "the server is back, however long that takes.",
+         0,
+         0,
+         false,
+         false,
+         {"soft", "hard"}},
+        {"nfs.connections", Kind::count, &S::nfs_connections,
+         "Connections to an NFS server, spread over its addresses; origin.connections requests are under way "
+         "on them together.",
+         1, 64},
+        {"nfs.port", Kind::count, &S::nfs_port, "TCP port of the NFS server; 0: its portmapper knows.", 1,
+         65535, true},
+        {"nfs.mount_port", Kind::count, &S::nfs_mount_port,
+         "TCP port of the NFS server's mount service; 0: its portmapper knows.", 1, 65535, true},
+        {"nfs.uid", Kind::count, &S::nfs_uid,
+         "The user that the NFS server is asked as (AUTH_SYS); auto: who mounts.", 0, kMostId, false, true},
+        {"nfs.gid", Kind::count, &S::nfs_gid,
+         "The group that the NFS server is asked as; auto: who mounts, with the further groups of the "
+         "process.",
+         0, kMostId, false, true},
         {"log.level",
          Kind::choice,
          &S::log_level,
@@ -316,6 +340,8 @@ std::optional<std::string> set_string(Settings& settings, const Key& key, std::s
     if (auto* dataset_class = std::get_if<DatasetClass Settings::*>(&key.member)) {
         settings.** dataset_class = parse_dataset_class(text).value_or(DatasetClass::automatic);
     }
+    if (auto* mode = std::get_if<NfsMode Settings::*>(&key.member))
+        settings.** mode = text == "hard" ? NfsMode::hard : NfsMode::soft;
     if (auto* codec = std::get_if<Codec Settings::*>(&key.member))
         settings.** codec = parse_codec(text).value_or(Codec::none);
     return std::nullopt;
@@ -353,6 +379,8 @@ Settings defaults() {
     Settings settings;
     settings.s3_uid = geteuid();
     settings.s3_gid = getegid();
+    settings.nfs_uid = geteuid();
+    settings.nfs_gid = getegid();
     return settings;
 }
 
@@ -407,6 +435,8 @@ std::string value_text(const Key& key, const Settings& settings) {
                 return name_of(value);
             else if constexpr (std::is_same_v<Value, Codec>)
                 return std::string(name_of(value));
+            else if constexpr (std::is_same_v<Value, NfsMode>)
+                return value == NfsMode::hard ? "hard" : "soft";
             else if constexpr (std::is_same_v<Value, AddressingStyle>)
                 return std::string(addressing_text(value));
             else if constexpr (std::is_same_v<Value, std::chrono::milliseconds>)

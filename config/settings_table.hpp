@@ -17,7 +17,7 @@ namespace tierfs::settings {
 using Member = std::variant<bool Settings::*, unsigned Settings::*, std::uint64_t Settings::*,
                             std::optional<std::uint64_t> Settings::*, std::chrono::milliseconds Settings::*,
                             std::string Settings::*, Profile Settings::*, AddressingStyle Settings::*,
-                            DatasetClass Settings::*, Codec Settings::*>;
+                            DatasetClass Settings::*, Codec Settings::*, NfsMode Settings::*>;
 
 enum class Kind { flag, size, duration, count, octal, text, path, paths, url, choice };
 
@@ -42,7 +42,7 @@ const Key* find(std::string_view name);
 /// " (did you mean 'memory.limit'?)" or "" when no key is near.
 std::string suggestion(std::string_view name);
 
-/// Defaults that depend on the process are filled in: s3.uid, s3.gid.
+/// Defaults that depend on the process are filled in: s3.uid, s3.gid, nfs.uid, nfs.gid.
 Settings defaults();
 
 /// What may stand for this key, for people: "a size from 96M to 8T, or auto".

@@ -27,9 +27,11 @@ constexpr const char* kUsage =
 
 int print_help() {
     std::printf(
-        "%s\nMounts a dataset that lies in an object store or in a directory as a local, read-only file "
+        "%s\nMounts a dataset that lies in an object store, on an NFS server or in a directory as a local, "
+        "read-only file "
         "system,\nserved from this node's memory and NVMe.\n\n"
-        "SOURCE      s3://BUCKET[/PREFIX], an absolute directory, or file:///DIRECTORY\n"
+        "SOURCE      s3://BUCKET[/PREFIX], nfs://HOST/EXPORT[/PATH], an absolute directory, or "
+        "file:///DIRECTORY\n"
         "MOUNTPOINT  an empty directory\n"
         "-o OPTIONS  settings, as KEY=VALUE or KEY, with commas between\n"
         "-f          stay in the foreground and log to standard error\n\n"

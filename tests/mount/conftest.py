@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from harness import daemon, disks, faults, processes, servers  # noqa: E402  pylint: disable=wrong-import-position
+from harness import daemon, disks, faults, nfs, processes, servers  # noqa: E402  pylint: disable=wrong-import-position
 
 TEST_LIMIT = 100  # seconds; multiplied by the build's slowness, and where large counts run
 SANITIZED = os.environ.get("TIERFS_TEST_BUILD", "") in ("asan", "tsan")
@@ -142,6 +142,45 @@ def rgw_server(root):
     server = servers.Rgw(root / "rgw")
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def nfs_server(root):
+    lacking = nfs.missing()
+    if lacking:
+        pytest.skip(f"not installed: {lacking} (packaging/dependencies --test)")
+    server = nfs.Ganesha(root / "nfs")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own_nfs_server(folder):
+    """A server that the test may kill."""
+    lacking = nfs.missing()
+    if lacking:
+        pytest.skip(f"not installed: {lacking} (packaging/dependencies --test)")
+    server = nfs.Ganesha(folder / "nfs")
+    yield server
+    server.stop()
+
+
+class Exported:
+    """A fresh folder of an NFS server: .path on this machine, url() for tierfs."""
+
+    def __init__(self, server, name):
+        self.server, self.name = server, name
+        self.path = server.data / name
+        self.path.mkdir()
+
+    def url(self, path="", **options):
+        return self.server.url(self.name + (f"/{path}" if path else ""), **options)
+
+
+@pytest.fixture
+def exported(nfs_server):
+    nfs_server.folders = getattr(nfs_server, "folders", 0) + 1
+    return Exported(nfs_server, f"folder{nfs_server.folders}")
 
 
 class Bucket:

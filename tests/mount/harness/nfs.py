@@ -1,0 +1,140 @@
+"""nfs-ganesha for the mount tests, and a relay that spoils its replies."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import struct
+import threading
+from pathlib import Path
+
+from . import processes
+from .servers import SCRIPTS, free_ports
+
+
+def missing():
+    """What nfs-ganesha lacks here, or an empty text."""
+    lacking = [] if shutil.which("ganesha.nfsd") else ["nfs-ganesha"]
+    if not list(Path("/usr/lib").glob("**/ganesha/libfsalvfs.so")):
+        lacking.append("nfs-ganesha-vfs")
+    return ", ".join(lacking)
+
+
+class Ganesha:
+    """Exports .data as /export, as /squashed (root is nobody) and as /readonly."""
+
+    def __init__(self, folder, address="127.0.0.1", portmap=False):
+        self.folder, self.address = Path(folder), address
+        self.port = free_ports(2)
+        self.env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PORTMAP": "1" if portmap else "0"}
+        self.data = self.folder / "export"
+        self.data.mkdir(parents=True)
+        self.start()
+
+    def start(self):
+        processes.check([SCRIPTS / "ganesha.sh", "start", self.folder, self.port, self.address], env=self.env, timeout=60)
+
+    def stop(self):
+        processes.check([SCRIPTS / "ganesha.sh", "stop", self.folder], env=self.env, timeout=60)
+
+    def kill(self):
+        """As a crash of the server; start() makes it serve again."""
+        path = self.folder / "ganesha.pid"
+        pid = int(path.read_text())
+        os.kill(pid, signal.SIGKILL)
+        processes.wait_until(lambda: not processes.alive(pid), what="the killed server is gone")
+        path.unlink()
+
+    def url(self, path, export="export", port=None, **options):
+        """nfs:// URL of a path of the export, with the ports in it."""
+        options = {"nfsport": port or self.port, "mountport": self.port + 1, **options}
+        words = "&".join(f"{key}={value}" for key, value in options.items() if value)
+        return f"nfs://{self.address}/{export}{'/' if path else ''}{path}?{words}"
+
+
+class Relay:
+    """Between client and server. `spoil` is called with the number (from 0) of each record of replies, without its mark,
+    and returns what is passed on instead, or None: the connection ends after half of the record. wait: seconds by which
+    each is late."""
+
+    def __init__(self, upstream, spoil=None):
+        self.upstream, self.spoil = upstream, spoil
+        self.records = 0
+        self._lock, self._open = threading.Lock(), set()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self):
+        self._listener.close()
+        self.drop()
+
+    def drop(self):
+        """Ends all connections."""
+        with self._lock:
+            for one in self._open:
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self):
+        while True:
+            try:
+                client = self._listener.accept()[0]
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client):
+        try:
+            server = socket.create_connection(("127.0.0.1", self.upstream))
+        except OSError:
+            client.close()
+            return
+        with self._lock:
+            self._open |= {client, server}
+        up = threading.Thread(target=self._pass_up, args=(client, server), daemon=True)
+        up.start()
+        with contextlib.suppress(OSError, EOFError):
+            self._pass_down(server, client)
+        for one in (client, server):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        up.join()
+        with self._lock:
+            self._open -= {client, server}
+        client.close()
+        server.close()
+
+    @staticmethod
+    def _pass_up(client, server):
+        with contextlib.suppress(OSError):
+            while data := client.recv(1 << 20):
+                server.sendall(data)
+        with contextlib.suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+
+    def _pass_down(self, server, client):
+        while True:
+            record, last = b"", False
+            while not last:
+                mark, = struct.unpack(">I", _exactly(server, 4))
+                last = bool(mark >> 31)
+                record += _exactly(server, mark & 0x7FFFFFFF)
+            with self._lock:
+                number, self.records = self.records, self.records + 1
+            spoilt = self.spoil(number, record) if self.spoil else record
+            if spoilt is None:
+                client.sendall(struct.pack(">I", 0x80000000 | len(record)) + record[:len(record) // 2])
+                return
+            client.sendall(struct.pack(">I", 0x80000000 | len(record)) + spoilt)
+
+
+def _exactly(peer, count):
+    data = bytearray()
+    while len(data) < count:
+        more = peer.recv(min(count - len(data), 1 << 20))
+        if not more:
+            raise EOFError
+        data += more
+    return bytes(data)
