@@ -39,6 +39,10 @@ class ChunkWriter {
     [[nodiscard]] bool empty() const { return table_.entries.empty(); }
     [[nodiscard]] bool holds(const ContentId& id) const { return ids_.count(id) != 0; }
     [[nodiscard]] const ChunkTable& table() const { return table_; }
+    /// The bytes of an entry of the table, until `clear`.
+    [[nodiscard]] std::span<const std::byte> stored(const ChunkEntry& entry) const {
+        return buffer_.span().subspan(kMaxTableBytes + entry.offset, entry.stored_length);
+    }
     [[nodiscard]] std::uint64_t data_bytes() const { return cursor_; }
 
   private:

@@ -18,6 +18,7 @@
 #include "tiering/nvme/location.hpp"
 #include "tiering/nvme/nvme_tier.hpp"
 #include "tiering/nvme/scratch.hpp"
+#include "tiering/nvme/unwritten.hpp"
 #include "tiering/policy/read_heat.hpp"
 
 namespace tierfs {
@@ -122,6 +123,7 @@ struct NvmeCore {
     Catalog catalog;
     Health health;
     NvmeCounters counters;
+    Unwritten unwritten;
     /// Of a dataset: no extent is begun any more since the tier is full and keeps what it has.
     std::array<std::atomic<bool>, kMostDatasets> extents_end{};
     /// Of objects that left extents of a small queue: the time that `shared.ghosts` counts in.

@@ -111,6 +111,13 @@ bool NvmeDevice::read(const ContentId& id, const Location& location, std::uint64
     return outcome == ReadOutcome::hit;
 }
 
+bool NvmeDevice::read_unwritten(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
+                                std::span<std::byte> out) {
+    if (!core_.unwritten.read(id, object_size, offset, out, core_.shared.scratch)) return false;
+    ++core_.counters.hits;
+    return true;
+}
+
 ReadOutcome NvmeDevice::read_located(const ContentId& id, const Location& location, std::uint64_t offset,
                                      std::span<std::byte> out) {
     const bool entry = location.kind == Location::Kind::extent_entry;

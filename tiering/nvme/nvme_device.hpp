@@ -26,6 +26,12 @@ class NvmeDevice {
     /// `location` is what the index, or its cache, says of the object; it names this device.
     bool read(const ContentId& id, const Location& location, std::uint64_t offset, std::span<std::byte> out);
     bool contains(const ContentId& id, const Location& location, std::uint64_t block);
+    /// The same of an object that waits to be written: no record names it yet.
+    bool read_unwritten(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
+                        std::span<std::byte> out);
+    [[nodiscard]] std::optional<Codec> find_unwritten(const ContentId& id, std::uint64_t object_size) const {
+        return core_.unwritten.find(id, object_size);
+    }
     std::optional<WholeFile> whole_file(const ContentId& id, const Location& location);
     /// NvmeTier::hold: of a file that is here (else null), and of one that is not.
     std::shared_ptr<const void> pin_file(const ContentId& id);

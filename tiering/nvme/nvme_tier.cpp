@@ -115,6 +115,9 @@ class NvmeTierImpl final : public NvmeTierForTests {
     /// One device that cannot be opened is left out; the last one, or one that another process uses, is not.
     Result<void> leave_out(std::size_t slot, const Error& error);
     bool locate(const ContentId& id, Location& location);
+    bool read_unwritten(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
+                        std::span<std::byte> out) const;
+    std::optional<Codec> find_unwritten(const ContentId& id, std::uint64_t object_size) const;
     /// The device that a record means; null: it is not there.
     DevicePtr device_of(const ContentId& id, const Location& location) const;
     DevicePtr device_for(const ContentId& id, std::uint64_t object_size, std::uint64_t length,
@@ -238,6 +241,8 @@ bool NvmeTierImpl::read(const ContentId& id, std::uint64_t object_size, std::uin
     Location location;
     const bool sane = !out.empty() && offset % kSidecarUnit == 0 && offset <= object_size &&
                       out.size() <= object_size - offset;
+    // In this order: what is written has its record before it is forgotten here.
+    if (sane && read_unwritten(id, object_size, offset, out)) return true;
     if (sane && locate(id, location) && location.object_size == object_size) {
         if (const auto device = device_of(id, location)) return device->read(id, location, offset, out);
     }
@@ -245,16 +250,35 @@ bool NvmeTierImpl::read(const ContentId& id, std::uint64_t object_size, std::uin
     return false;
 }
 
+bool NvmeTierImpl::read_unwritten(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
+                                  std::span<std::byte> out) const {
+    return std::any_of(slots_.begin(), slots_.end(), [&](const auto& slot) {
+        const auto device = slot->get();
+        return device && device->read_unwritten(id, object_size, offset, out);
+    });
+}
+
+std::optional<Codec> NvmeTierImpl::find_unwritten(const ContentId& id, std::uint64_t object_size) const {
+    for (const auto& slot : slots_) {
+        const auto device = slot->get();
+        const auto found = device ? device->find_unwritten(id, object_size) : std::nullopt;
+        if (found) return found;
+    }
+    return std::nullopt;
+}
+
 bool NvmeTierImpl::contains(const ContentId& id, std::uint64_t object_size, std::uint64_t block) {
     Location location;
-    if (block >= block_count(object_size) || !locate(id, location) || location.object_size != object_size)
-        return false;
+    if (block >= block_count(object_size)) return false;
+    if (find_unwritten(id, object_size)) return true;
+    if (!locate(id, location) || location.object_size != object_size) return false;
     const auto device = device_of(id, location);
     return device && device->contains(id, location, block);
 }
 
 bool NvmeTierImpl::is_compressed(const ContentId& id, std::uint64_t object_size) {
     Location location;
+    if (const auto codec = find_unwritten(id, object_size)) return *codec != Codec::none;
     return locate(id, location) && location.object_size == object_size && location.codec != Codec::none;
 }
 

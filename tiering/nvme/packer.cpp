@@ -51,7 +51,10 @@ void Packer::add(const ContentId& id, std::span<const std::span<const std::byte>
         if (!start_chunk()) return;
         added = chunk_.add(id, pieces, as);
     }
-    if (added && chunk_.table().entries.size() == 1) first_entry_ = core_.now();
+    if (!added) return;
+    const auto& entries = chunk_.table().entries;
+    if (entries.size() == 1) first_entry_ = core_.now();
+    core_.unwritten.packed(id, chunk_.stored(entries.back()), as);
 }
 
 bool Packer::try_moved(const ContentId& id, std::span<const std::byte> bytes, StoredAs as) {
@@ -155,6 +158,7 @@ void Packer::flush() {
     write_and_commit();
     flushing_ = false;
     moved_bytes_ = 0;
+    for (const ChunkEntry& entry : chunk_.table().entries) core_.unwritten.gone(entry.id);
     chunk_.clear();
 }
 

@@ -87,6 +87,7 @@ void NvmeWriter::admit(const ContentId& id, std::uint64_t object_size, std::uint
             return;
         }
         if (!queued_.insert(Piece{id, offset, length, dataset}).second) return;
+        if (object_size <= core_.max_packed) core_.unwritten.queued(id, task.data);
         queued_bytes_ += task.memory;
         queue_.push_back(std::move(task));
     }
@@ -108,6 +109,7 @@ void NvmeWriter::relieve() {
             if (at->kind != Task::Kind::admit) continue;
             queued_bytes_ -= at->memory;
             queued_.erase(Piece{at->id, at->offset, at->length, at->dataset});
+            core_.unwritten.unqueued(at->id);
             dropped.push_back(std::move(*at));
             at = queue_.erase(at);
         }
@@ -238,6 +240,7 @@ void NvmeWriter::run() {
         orderly = !abandon_;
     }
     if (orderly) packers_.seal();
+    core_.unwritten.clear();  // chunks and queue end with this
     MutexLock lock(mutex_);
     queue_.clear();
     queued_.clear();
@@ -250,6 +253,7 @@ void NvmeWriter::work(Task& task) {
     switch (task.kind) {
         case Task::Kind::admit: {
             store(task);
+            core_.unwritten.unqueued(task.id);
             task.data.clear();  // memory goes back before the piece may be queued again
             MutexLock lock(mutex_);
             queued_.erase(Piece{task.id, task.offset, task.length, task.dataset});
@@ -312,6 +316,7 @@ void NvmeWriter::pack(const Task& task, std::span<const std::span<const std::byt
 
 void NvmeWriter::erase_object(const ContentId& id) {
     packers_.flush_holding(id);
+    core_.unwritten.gone(id);
     if (core_.catalog.has_file(id)) {
         files_.forget(id);
         space_.drop(Unit::file(id));

@@ -94,14 +94,21 @@ TEST_F(NvmeOrder, AnEvictedFileIsAMissFromTheFirstMoment) {
 
 TEST_F(NvmeOrder, AnEntryIsKnownOnlyWhenItsBytesAreThere) {
     open();
-    Got before = Got::wrong, after = Got::wrong;
+    bool before = true, after = false;
+    Got meanwhile = Got::miss;
+    const auto has_record = [&] { return index_.find_location(object_id(1))->has_value(); };
     Script script;
-    script.once("nvme.pack.written", [&] { before = get(1, 100'000); });
-    script.once("nvme.pack.committed", [&] { after = get(1, 100'000); });
+    script.once("nvme.pack.written", [&] {
+        before = has_record();
+        meanwhile = get(1, 100'000);
+    });
+    script.once("nvme.pack.committed", [&] { after = has_record(); });
     put(1, 100'000);
     tier_->flush();
-    EXPECT_EQ(before, Got::miss) << "no record yet";
-    EXPECT_EQ(after, Got::right) << "the miss of a moment ago is not remembered";
+    EXPECT_FALSE(before);
+    EXPECT_EQ(meanwhile, Got::right) << "from memory";
+    EXPECT_TRUE(after);
+    EXPECT_EQ(get(1, 100'000), Got::right) << "what was found a moment ago is not remembered";
     EXPECT_EQ(tier_->checksum_errors(), 0U);
 }
 
