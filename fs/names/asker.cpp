@@ -232,6 +232,7 @@ void Asker::distrust(NodeId node) {
         if (!distrusted_.insert(node).second) return;
         distrusted_count_ = distrusted_.size();
     }
+    table_.doubt();
     workers_.post([this, node](bool canceled) {
         if (!canceled) commit_distrust(node);
         MutexLock lock(mutex_);

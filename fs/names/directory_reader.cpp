@@ -15,8 +15,10 @@ void DirectoryReader::read(NodeId directory, std::uint64_t after, std::size_t li
     const auto listed = table_.listed(directory, freshness_.now());
     if (!listed) return done(fail(listed.error()));
     // Who goes on reading stays with the listing it began with, however old that has become.
-    if (validity_.listing_left(directory, *listed) || (after != 0 && *listed != 0))
+    if (validity_.listing_left(directory, *listed) || (after != 0 && *listed != 0)) {
+        if (auto page = ahead_.take({directory, after, limit}, moment())) return done(std::move(*page));
         return done(serve(directory, after, limit));
+    }
     lister_.list(directory, [this, directory, after, limit, listed_ns = *listed,
                              done = std::move(done)](const Result<void>& result) {
         if (!result && !(is_unreachable(result.error()) && freshness_.servable(listed_ns))) {
@@ -24,6 +26,10 @@ void DirectoryReader::read(NodeId directory, std::uint64_t after, std::size_t li
         }
         done(serve(directory, after, limit));
     });
+}
+
+void DirectoryReader::read_ahead(NodeId directory, std::uint64_t after, std::size_t limit) {
+    ahead_.make({directory, after, limit}, moment(), [&] { return serve(directory, after, limit); });
 }
 
 Result<DirectoryItem> DirectoryReader::dot(NodeId node, const char* name, std::uint64_t cookie) {

@@ -7,6 +7,7 @@
 #include "fs/names/asker.hpp"
 #include "fs/names/lister.hpp"
 #include "fs/names/node_table.hpp"
+#include "fs/names/pages_ahead.hpp"
 
 namespace tierfs {
 
@@ -24,7 +25,11 @@ class DirectoryReader {
     void read(NodeId directory, std::uint64_t after, std::size_t limit,
               std::function<void(Result<Items>)> done);
 
+    /// See Namespace.
+    void read_ahead(NodeId directory, std::uint64_t after, std::size_t limit);
+
   private:
+    [[nodiscard]] PagesAhead::Moment moment() const { return {table_.changes(), freshness_.now()}; }
     Result<Items> serve(NodeId directory, std::uint64_t after, std::size_t limit);
     Result<DirectoryItem> dot(NodeId node, const char* name, std::uint64_t cookie);
     Result<void> append_names(NodeId directory, const std::string& after, std::size_t limit, Items& items);
@@ -34,6 +39,7 @@ class DirectoryReader {
     const Validity& validity_;
     Asker& asker_;
     Lister& lister_;
+    PagesAhead ahead_;
 };
 
 }  // namespace tierfs

@@ -91,6 +91,10 @@ class NamespaceOfOrigin final : public Namespace {
         reader_.read(directory, after, limit, std::move(done));
     }
 
+    void read_ahead(NodeId directory, std::uint64_t after, std::size_t limit) override {
+        reader_.read_ahead(directory, after, limit);
+    }
+
     void read_link(NodeId node, std::function<void(Result<std::string>)> done) override {
         const auto record = table_.node(node);
         if (!record) return done(fail(record.error()));

@@ -79,6 +79,10 @@ class Namespace {
     virtual void read_directory(NodeId directory, std::uint64_t after, std::size_t limit,
                                 std::function<void(Result<std::vector<DirectoryItem>>)> done) = 0;
 
+    /// That page is likely to be asked for next, by the same arguments: it is made on this thread, which
+    /// blocks for the index at most. Call it after the answer to the page before has gone.
+    virtual void read_ahead(NodeId directory, std::uint64_t after, std::size_t limit) = 0;
+
     virtual void read_link(NodeId node, std::function<void(Result<std::string>)> done) = 0;
 
     /// The version that a file's node names. Memory or index only; ESTALE for a node that is not known,

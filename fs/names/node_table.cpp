@@ -296,6 +296,7 @@ Result<void> NodeTable::commit(Changes& changes) {
         names_.put(key, id, cost(key));
         absent_.erase(key);
     }
+    ++changes_;
     return {};
 }
 

@@ -132,6 +132,11 @@ class NodeTable {
     Result<void> commit(Changes& changes);
     void announce(const Changes& changes);
 
+    /// Grows when a commit is done, and with `doubt`: what was read at a smaller number may be out of date.
+    [[nodiscard]] std::uint64_t changes() const { return changes_; }
+    /// What is known of some node is not to be trusted from now on.
+    void doubt() { ++changes_; }
+
     [[nodiscard]] bool known_absent(NodeId parent, const std::string& name, std::int64_t now);
     /// How long the name is known to be absent yet, listings apart; 0: it is not.
     [[nodiscard]] std::chrono::milliseconds absent_left(NodeId parent, const std::string& name,
@@ -159,6 +164,7 @@ class NodeTable {
     FileSizeCounter sizes_;
     const std::shared_ptr<const DatasetRules> rules_;  ///< null: none but the implicit one
     std::vector<std::atomic<std::uint64_t>> by_rule_;
+    std::atomic<std::uint64_t> changes_{0};
 };
 
 }  // namespace tierfs

@@ -45,24 +45,40 @@ std::size_t append_plus(std::vector<char>& buffer, std::size_t used, const Direc
                                     &entry, static_cast<off_t>(item.cookie));
 }
 
+/// How many items a reply took.
+struct Page {
+    std::size_t items = 0, bytes = 0;
+};
+
+Page pack(std::vector<char>& buffer, const std::vector<DirectoryItem>& items, bool plus) {
+    Page page;
+    for (const auto& item : items) {
+        const auto length = plus ? append_plus(buffer, page.bytes, item) : append(buffer, page.bytes, item);
+        if (length > buffer.size() - page.bytes) break;
+        page.bytes += length;
+        ++page.items;
+    }
+    return page;
+}
+
 void read_entries(fuse_req_t raw, fuse_ino_t node, std::size_t size, off_t offset, bool plus) {
     auto& operations = Session::user_of<Operations>(raw);
     auto request = std::make_shared<Request>(raw);
     size = std::min(size, kLargestReply);
     const auto limit = std::max<std::size_t>(4, size / (plus ? kTypicalEntryPlus : kTypicalEntry));
-    operations.names().read_directory(node, static_cast<std::uint64_t>(offset), limit,
-                                      [request, size, plus](Result<std::vector<DirectoryItem>> items) {
-                                          if (!items) return request->error(items.error().code);
-                                          std::vector<char> buffer(size);
-                                          std::size_t used = 0;
-                                          for (const auto& item : *items) {
-                                              const auto length = plus ? append_plus(buffer, used, item)
-                                                                       : append(buffer, used, item);
-                                              if (length > buffer.size() - used) break;
-                                              used += length;
-                                          }
-                                          request->bytes({buffer.data(), used});
-                                      });
+    auto& names = operations.names();
+    names.read_directory(node, static_cast<std::uint64_t>(offset), limit,
+                         [=, &names](Result<std::vector<DirectoryItem>> items) {
+                             if (!items) return request->error(items.error().code);
+                             std::vector<char> buffer(size);
+                             const Page page = pack(buffer, *items, plus);
+                             request->bytes({buffer.data(), page.bytes});
+                             // While the kernel works on this page; not after the first, which may be all
+                             // that somebody wants.
+                             const bool ends = page.items == items->size() && items->size() < limit;
+                             if (offset != 0 && page.items != 0 && !ends)
+                                 names.read_ahead(node, (*items)[page.items - 1].cookie, limit);
+                         });
 }
 
 void read_directory(fuse_req_t raw, fuse_ino_t node, size_t size, off_t offset, fuse_file_info* /*file*/) {

@@ -98,6 +98,50 @@ TEST_F(Directories, NamesThatVanishOrChangeBetweenTwoCallsDoNotDisturb) {
     EXPECT_EQ(rest[1].name, "f5");
 }
 
+TEST_F(Directories, APageReadAheadIsAsGoodAsOneReadNow) {
+    for (int i = 0; i < 10; ++i) origin_->put("f" + std::to_string(i), "v");
+    open();
+    const auto first = read(kRootNode, 0, 4).value();
+    const std::uint64_t after = first.back().cookie;
+    const auto names_after = [&] {
+        Strings names;
+        const auto items = read(kRootNode, after, 4).value();
+        for (const auto& item : items) names.push_back(item.name);
+        return names;
+    };
+    names_->read_ahead(kRootNode, after, 4);
+    pass(milliseconds(300));
+    const auto ahead = read(kRootNode, after, 4).value();
+    EXPECT_EQ(ahead.front().name, "f2");
+    EXPECT_EQ(ahead.front().view.valid_for, milliseconds(59700)) << "from now on";
+    EXPECT_EQ(names_after(), (Strings{"f2", "f3", "f4", "f5"})) << "each page is given once";
+
+    // What became known meanwhile stands in it.
+    names_->read_ahead(kRootNode, after, 4);
+    origin_->put("f3", "v2");
+    const NodeId old = ahead[1].view.node;
+    names_->version_gone(old);
+    ASSERT_NE(find(kRootNode, "f3").node, old);
+    const auto afresh = read(kRootNode, after, 4).value();
+    EXPECT_EQ(afresh[1].view.attributes.version, "v2");
+}
+
+TEST_F(Directories, APageReadAheadOutlivesNothing) {
+    for (int i = 0; i < 6; ++i) origin_->put("f" + std::to_string(i), "v");
+    open(milliseconds(0));
+    const auto first = read(kRootNode, 0, 4).value();
+    const std::uint64_t after = first.back().cookie;
+    names_->read_ahead(kRootNode, after, 4);
+    origin_->remove("f3");
+    EXPECT_EQ(names_of(kRootNode), (Strings{"f0", "f1", "f2", "f4", "f5"})) << "another reader lists afresh";
+    EXPECT_EQ(read(kRootNode, after, 4)->front().name, "f2");
+    EXPECT_EQ(read(kRootNode, after, 4)->at(1).name, "f4");
+    names_->read_ahead(kFirstNode - 1, after, 4);  // no such directory
+    names_->read_ahead(kRootNode, 9, 4);           // no such entry
+    EXPECT_FALSE(read(kFirstNode - 1, after, 4));
+    EXPECT_TRUE(read(kRootNode, 9, 4)->empty());
+}
+
 TEST_F(Directories, GoingOnDoesNotListAgain) {
     for (int i = 0; i < 6; ++i) origin_->put("f" + std::to_string(i), "v");
     open(milliseconds(0));

@@ -222,7 +222,11 @@ class NamesModel : public NamesFixture {
                 check(item.view, prefix + item.name);
             }
             if (items->size() < limit) break;
+            names_->read_ahead(node, after, limit);
         }
+        // A page that waits, perhaps until much has changed.
+        if (!cookies.empty()) names_->read_ahead(node, *cookies.rbegin(), limit);
+        names_->read_ahead(node, 2, limit);
         for (const auto& each : paths()) {
             if (!each.starts_with(prefix) || each.find('/', prefix.size()) != std::string::npos) continue;
             if (each.size() == prefix.size() || found.count(each.substr(prefix.size())) != 0) continue;
