@@ -1,6 +1,7 @@
 """A directory mounted writable: what is done on the mount is done at the origin, and is seen here at once."""
 
 import errno
+import fcntl
 import mmap
 import os
 import stat
