@@ -20,6 +20,7 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr auto kHandOver = std::chrono::seconds(2);       // readers wait meanwhile, of these and of all files
 constexpr auto kStuckPatience = std::chrono::seconds(3);  // beyond the origin's own
+constexpr unsigned kBlockingThreads = 16;                 // of a writable mount
 constexpr auto kMargin = std::chrono::seconds(1);         // for an answer on its way when the deadline passes
 
 // Resident set as ps shows it: files that are mapped included.
@@ -189,7 +190,8 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number, Fil
     WatchdogOptions watching;
     watching.limit = settings_.origin_deadline + kMargin;
     watchdog_ = std::make_unique<Watchdog>(*session_, std::move(watching));
-    if (auto started = session_->start(Session::default_threads()); !started) return started;
+    if (auto started = session_->start(live_ ? kBlockingThreads : Session::default_threads()); !started)
+        return started;
 
     if (!session_->wait_until_initialised(kPatience)) {
         return fail(ETIMEDOUT, "the kernel does not take up the mount on " + settings_.mountpoint);
@@ -216,6 +218,7 @@ SessionHandlers Daemon::handlers() {
     if (live_) {
         handlers = {&LiveOperations::table(), live_.get(), &LiveOperations::at_once};
         handlers.clears_set_id_bits = true;
+        handlers.patience = settings_.origin_deadline + kMargin;
     } else {
         handlers = {&Operations::table(), operations_.get(), &Operations::at_once};
         handlers.record = &record_;
@@ -386,14 +389,15 @@ bool Daemon::stop() {
     if (pin_keeper_) pin_keeper_->stop();
     if (!quiet) log::error("reads are held by the source or a disk: the mount ends without them");
     if (names_) names_->stop();
-    if (watchdog_ && !quiet) watchdog_->answer_all(ENOTCONN);
+    const bool waits = live_ && session_ && !session_->in_flight().wait_until_none(kStuckPatience);
+    if (watchdog_ && (!quiet || waits)) watchdog_->answer_all(ENOTCONN);
     const bool answered = !session_ || session_->in_flight().wait_until_none(kPatience);
     if (!answered) log::error("requests are left that nobody answered: the mount ends without them");
     if (answered) invalidator_.stop();
     if (watchdog_) watchdog_->stop();
-    if (session_) session_->stop();
+    bool held = session_ && !session_->stop(live_ ? kStuckPatience : std::chrono::hours(24));
     if (nvme_) nvme_->close();
-    const bool held = origin_ && origin_->is_held();
+    held = held || (origin_ && origin_->is_held());
     if (held)
         log::error("threads are held by the source, which does not answer: the mount ends without them");
     return answered && quiet && !held;

@@ -129,14 +129,42 @@ std::string opcode_name(std::uint32_t opcode) {
                                        Name{FUSE_INTERRUPT, "INTERRUPT"},
                                        Name{FUSE_IOCTL, "IOCTL"},
                                        Name{FUSE_BATCH_FORGET, "BATCH_FORGET"},
-                                       Name{FUSE_READDIRPLUS, "READDIRPLUS"}};
+                                       Name{FUSE_READDIRPLUS, "READDIRPLUS"},
+                                       Name{FUSE_SETATTR, "SETATTR"},
+                                       Name{FUSE_WRITE, "WRITE"},
+                                       Name{FUSE_CREATE, "CREATE"},
+                                       Name{FUSE_MKNOD, "MKNOD"},
+                                       Name{FUSE_MKDIR, "MKDIR"},
+                                       Name{FUSE_SYMLINK, "SYMLINK"},
+                                       Name{FUSE_LINK, "LINK"},
+                                       Name{FUSE_UNLINK, "UNLINK"},
+                                       Name{FUSE_RMDIR, "RMDIR"},
+                                       Name{FUSE_RENAME, "RENAME"},
+                                       Name{FUSE_RENAME2, "RENAME2"},
+                                       Name{FUSE_SETXATTR, "SETXATTR"},
+                                       Name{FUSE_REMOVEXATTR, "REMOVEXATTR"},
+                                       Name{FUSE_FSYNC, "FSYNC"},
+                                       Name{FUSE_FSYNCDIR, "FSYNCDIR"},
+                                       Name{FUSE_FALLOCATE, "FALLOCATE"},
+                                       Name{FUSE_LSEEK, "LSEEK"},
+                                       Name{FUSE_COPY_FILE_RANGE, "COPY_FILE_RANGE"}};
     const auto found = std::find_if(kNames.begin(), kNames.end(),
                                     [opcode](const Name& name) { return name.opcode == opcode; });
     return found != kNames.end() ? found->name : "request " + std::to_string(opcode);
 }
 
-bool is_listing(std::uint32_t opcode) {
-    return opcode == FUSE_READDIR || opcode == FUSE_READDIRPLUS;
+bool takes_its_time(std::uint32_t opcode) {
+    switch (opcode) {
+        case FUSE_READDIR:
+        case FUSE_READDIRPLUS:
+        case FUSE_FSYNC:
+        case FUSE_FSYNCDIR:
+        case FUSE_FALLOCATE:
+        case FUSE_COPY_FILE_RANGE:
+            return true;
+        default:
+            return false;
+    }
 }
 
 }  // namespace tierfs

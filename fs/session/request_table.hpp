@@ -106,7 +106,8 @@ class RequestTable {
 /// "READ" for FUSE_READ; "request 99" for what is not known.
 std::string opcode_name(std::uint32_t opcode);
 
-/// Whether it lasts as long as a listing: page after page, each with a deadline of its own.
-bool is_listing(std::uint32_t opcode);
+/// Whether it may rightly take longer than the deadline of one operation: a listing (page after page, each
+/// with a deadline of its own), and what writes out or copies as much as there is.
+bool takes_its_time(std::uint32_t opcode);
 
 }  // namespace tierfs

@@ -27,6 +27,12 @@ constexpr std::int32_t kNotifyResend = 7;  // FUSE_NOTIFY_RESEND, Linux 6.9
 
 void ignore_wake(int /*signal*/) {}
 
+/// Whether its handler may have to ask the source.
+bool asks_the_source(std::uint32_t opcode) {
+    return opcode != FUSE_INIT && opcode != FUSE_DESTROY && opcode != FUSE_FORGET &&
+           opcode != FUSE_BATCH_FORGET && opcode != FUSE_INTERRUPT;
+}
+
 // libfuse hands only part of a request's header on to its handlers; they run on the thread that read it.
 RequestInfo& this_thread_reads() {
     static thread_local RequestInfo info;
@@ -187,15 +193,18 @@ Result<void> Session::start(unsigned threads) {
     return {};
 }
 
-void Session::stop() {
+bool Session::stop(std::chrono::milliseconds patience) {
     stopping_ = true;
+    const auto end = RequestInfo::Clock::now() + patience;
     // A signal that comes between the test of stopping_ and the read is lost: send it until all have gone.
     while (running_.load() != 0) {
+        if (RequestInfo::Clock::now() >= end) return false;
         for (auto& thread : threads_) ::pthread_kill(thread.native_handle(), kWakeSignal);
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     for (auto& thread : threads_) thread.join();
     threads_.clear();
+    return true;
 }
 
 void Session::serve(Busy& busy) {
@@ -250,6 +259,8 @@ void Session::process(std::span<std::byte> request, Busy& busy) {
     }
     count(busy.messages.at(header.opcode < kOpcodes ? header.opcode : 0));
     if (answered_at_once(header)) return;
+    const bool may_block = handlers_.patience.count() != 0 && asks_the_source(header.opcode);
+    if (may_block && !take_turn()) return reply_error(header.unique, ETIMEDOUT);
     auto& info = this_thread_reads();
     info = {header.unique,
             header.nodeid,
@@ -267,17 +278,45 @@ void Session::process(std::span<std::byte> request, Busy& busy) {
     message.size = request.size();
     ::fuse_session_process_buf(session_, &message);
     busy.since.store(0, std::memory_order_release);
+    if (may_block) blocking_.fetch_sub(1);
 }
 
 bool Session::answered_at_once(const fuse_in_header& header) {
     const int code = handlers_.at_once != nullptr ? handlers_.at_once(header.opcode) : SessionHandlers::kAsk;
     if (code == SessionHandlers::kAsk) return false;
-    if (code != 0) {
-        fuse_out_header reply{sizeof(reply), -code, header.unique};
-        iovec only{&reply, sizeof(reply)};
-        write_reply(::fuse_session_fd(session_), &only, 1);
+    if (code != 0) reply_error(header.unique, code);
+    return true;
+}
+
+void Session::reply_error(std::uint64_t unique, int code) {
+    fuse_out_header reply{sizeof(reply), -code, unique};
+    iovec only{&reply, sizeof(reply)};
+    write_reply(::fuse_session_fd(session_), &only, 1);
+}
+
+bool Session::are_all_held() const {
+    const auto now = RequestInfo::Clock::now();
+    for (const auto& busy : busy_) {
+        const auto since = busy->since.load(std::memory_order_acquire);
+        if (since == 0) continue;
+        if (takes_its_time(busy->opcode.load(std::memory_order_relaxed))) return false;
+        if (now - RequestInfo::Clock::time_point(RequestInfo::Clock::duration(since)) < handlers_.patience)
+            return false;
     }
     return true;
+}
+
+bool Session::take_turn() {
+    constexpr auto kLook = std::chrono::milliseconds(1);
+    const auto most = static_cast<unsigned>(busy_.size()) - 1;
+    const auto end = RequestInfo::Clock::now() + handlers_.patience;
+    while (true) {
+        for (unsigned now = blocking_.load(); now < most;) {
+            if (blocking_.compare_exchange_weak(now, now + 1)) return true;
+        }
+        if (stopping_.load() || RequestInfo::Clock::now() >= end || are_all_held()) return false;
+        std::this_thread::sleep_for(kLook);
+    }
 }
 
 std::map<std::string, std::uint64_t> Session::messages() const {

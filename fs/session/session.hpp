@@ -49,6 +49,9 @@ struct SessionHandlers {
     /// The handlers clear set-user-ID and set-group-ID bits of what is written to, so the kernel need not ask
     /// for them before each write.
     bool clears_set_id_bits = false;
+    /// Not 0: handlers block, perhaps for good, in what they ask. Then one thread is always kept from them:
+    /// it answers ETIMEDOUT to what finds all others busy for that long, and at once while they are held.
+    std::chrono::milliseconds patience{0};
     /// Where the negotiation is kept for the next daemon, or where an earlier one left it: then the session
     /// takes that connection over. May be null.
     ConnectionRecord* record = nullptr;
@@ -76,8 +79,9 @@ class Session {
     [[nodiscard]] bool passes_through() const {
         return handlers_.stack_depth != 0 && offers_passthrough(init_offer_);
     }
-    /// Ends the threads; requests that are not answered yet stay valid. Idempotent.
-    void stop();
+    /// Ends the threads; requests that are not answered yet stay valid. Idempotent. False: some are held by
+    /// what they ask beyond the patience; the session must then not be destroyed.
+    bool stop(std::chrono::milliseconds patience = std::chrono::hours(24));
     /// What is not answered yet is another daemon's to answer: replies from now on are not written, and the
     /// kernel sends those requests again when it is asked to. Notifications are. Stopped before.
     void leave_the_rest() { leaves_ = true; }
@@ -134,6 +138,10 @@ class Session {
     void serve(Busy& busy);
     bool receive(std::span<std::byte> buffer, Busy& busy);
     bool answered_at_once(const fuse_in_header& header);
+    void reply_error(std::uint64_t unique, int code);
+    /// Waits for its turn to block. False: it would never come.
+    bool take_turn();
+    [[nodiscard]] bool are_all_held() const;
     void process(std::span<std::byte> request, Busy& busy);
     ssize_t write_reply(int descriptor, iovec* vector, int count);
     ssize_t write_init_reply(int descriptor, const iovec* vector);
@@ -150,6 +158,7 @@ class Session {
     std::vector<std::unique_ptr<Busy>> busy_;  ///< one a thread, fixed before the first
     std::atomic<bool> stopping_{false}, broken_{false}, leaves_{false};
     std::atomic<unsigned> running_{0};
+    std::atomic<unsigned> blocking_{0};  ///< threads that may be blocked by a handler
     std::vector<std::thread> threads_;
     // Written by the one thread that reads FUSE_INIT, before it replies: no other request comes earlier.
     InitOffer init_offer_;

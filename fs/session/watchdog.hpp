@@ -15,7 +15,7 @@
 namespace tierfs {
 
 struct WatchdogOptions {
-    /// A request that is older is reported, and answered with ETIMEDOUT unless it is a listing.
+    /// A request that is older is reported, and answered with ETIMEDOUT unless it takes its time.
     std::chrono::milliseconds limit{31000};
     std::chrono::milliseconds tick{250};
     std::chrono::milliseconds between_stacks{60000};  ///< stacks are taken at most so often

@@ -110,6 +110,37 @@ def test_everything_ends_on_a_dead_directory(mount, dead):
     assert time.monotonic() - begun < 20 * processes.SLOWNESS
 
 
+def test_everything_ends_on_a_writable_mount_of_a_dead_directory(mount, dead):
+    m = show(mount, dead.path, rw=None)
+    assert done(lambda: (m.path / "known").stat().st_size) == 200_000
+    done(lambda: os.listdir(m.path))
+    dead.stall()
+    acts = [lambda n=n: os.stat(m.path / f"d{n}") for n in range(30)]  # more than there are threads
+    acts += [lambda n=n: os.mkdir(m.path / f"d{n}/new") for n in range(4)]
+    for number, seconds in all_at_once(acts):
+        assert number == errno.ETIMEDOUT and seconds < 2 * LONGEST * processes.SLOWNESS
+    # All threads but one are held: answered all the same, and without a wait.
+    for act in acts[:3] + acts[30:32]:
+        number, seconds = outcome(act)
+        assert number == errno.ETIMEDOUT and seconds < LONGEST * processes.SLOWNESS
+    assert m.status()["requests"]["under_way"] == 0
+    begun = time.monotonic()
+    m.umount()
+    assert time.monotonic() - begun < 25 * processes.SLOWNESS
+
+
+def test_a_writable_mount_of_a_directory_that_comes_back(mount, dead):
+    m = show(mount, dead.path, rw=None)
+    done(lambda: os.listdir(m.path))
+    dead.stall()
+    assert all(number == errno.ETIMEDOUT for number, _ in
+               all_at_once([lambda n=n: os.stat(m.path / f"d{n}") for n in range(30)]))
+    dead.faulty.fault = lambda method, key, number: None
+    dead.faulty.release()
+    processes.wait_until(lambda: outcome(lambda: os.stat(m.path / "d1"))[0] == 0, timeout=40, what="served again")
+    assert done((m.path / "known").read_bytes) == dead.faulty.objects["known"]
+
+
 def test_a_directory_that_comes_back_is_served_again(mount, dead):
     m = show(mount, dead.path)
     done(lambda: os.listdir(m.path))

@@ -192,6 +192,18 @@ def test_every_point_has_a_test(folder):
     assert found in (set(POINTS), set())
 
 
+@pytest.mark.parametrize("call", ["fsync", "fsyncdir", "fallocate", "copy"])
+def test_what_takes_long_is_not_cut_short(call, origin, mount, folder):
+    """Writing out as much as there is may take longer than origin.deadline allows for one operation."""
+    if f"posix.{call}" not in points_of_program(folder):
+        pytest.skip("the build has no fault points")
+    data.write(origin / "file", b"content")
+    data.write(origin / "old", b"old content")
+    m = mount(origin, {"rw": None, "origin.deadline": "1s"}, env={"TIERFS_TEST_FAULTS": f"posix.{call}:1:delay=3500"})
+    POINTS[f"posix.{call}"](m.path)
+    assert m.status()["requests"]["timed_out"] == 0
+
+
 @pytest.mark.parametrize("name", sorted(POINTS))
 def test_point(name, origin, mount, folder):
     if name not in points_of_program(folder):

@@ -102,8 +102,10 @@ TEST(RequestTable, ManyThreadsAndAWatcherShareIt) {
 TEST(RequestTable, NamesRequests) {
     EXPECT_EQ(opcode_name(FUSE_READ), "READ");
     EXPECT_EQ(opcode_name(4242), "request 4242");
-    EXPECT_TRUE(is_listing(FUSE_READDIRPLUS));
-    EXPECT_FALSE(is_listing(FUSE_LOOKUP));
+    EXPECT_TRUE(takes_its_time(FUSE_READDIRPLUS));
+    EXPECT_TRUE(takes_its_time(FUSE_FSYNC));
+    EXPECT_FALSE(takes_its_time(FUSE_LOOKUP));
+    EXPECT_EQ(opcode_name(FUSE_WRITE), "WRITE");
 }
 
 }  // namespace
