@@ -314,12 +314,21 @@ SupervisorStatus Daemon::supervisor_status() const {
     return supervisor;
 }
 
+SourceFileSystem Daemon::source_file_system() const {
+    constexpr std::string_view kDirectory = "dir:";
+    const auto identity = origin_->identity();
+    const auto mounts = read_mountinfo();
+    if (!mounts || !identity.starts_with(kDirectory)) return {};
+    return tierfs::source_file_system(*mounts, identity.substr(kDirectory.size()), !settings_.read_only);
+}
+
 StatusInputs Daemon::status() {
     sample_memory();
     StatusInputs in;
     in.version = TIERFS_VERSION;
     in.mountpoint = settings_.mountpoint;
     in.source = settings_.source;
+    in.source_file_system = source_file_system();
     in.pid = ::getpid();
     in.supervisor_pid = supervisor_pid_;
     in.supervisor = supervisor_status();

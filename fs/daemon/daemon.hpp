@@ -107,6 +107,7 @@ class Daemon {
     Result<nlohmann::json> set_class(const nlohmann::json& request);
     void allow_passthrough(std::string against);
     [[nodiscard]] SupervisorStatus supervisor_status() const;
+    [[nodiscard]] SourceFileSystem source_file_system() const;
     StatusInputs status();
     void add_live(StatusInputs& in);
 

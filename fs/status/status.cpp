@@ -203,6 +203,11 @@ Json status_json(const StatusInputs& in) {
           {"mount_uptime_s", in.supervisor.mount_uptime_s}}},
         {"mountpoint", in.mountpoint},
         {"source", in.source},
+        {"source_file_system",
+         {{"type", in.source_file_system.type},
+          {"mountpoint", in.source_file_system.mountpoint},
+          {"shared", in.source_file_system.is_shared()},
+          {"advice", in.source_file_system.advice}}},
         {"read_only", in.read_only},
         {"uptime_s", in.uptime_s},
         {"profile", {{"kind", in.profile.kind}, {"reason", in.profile.reason}}},
@@ -252,6 +257,13 @@ std::string status_text(const Json& status) {
                   static_cast<long long>(status.value("pid", 0LL)),
                   static_cast<long long>(status.value("supervisor_pid", 0LL)), status.value("uptime_s", 0.0));
     line(out, "daemon", numbers + restarts_text(status));
+    if (status.value(Json::json_pointer("/source_file_system/shared"), false)) {
+        line(out, "source",
+             text_at(status, "/source_file_system/type") + ", mounted on " +
+                 text_at(status, "/source_file_system/mountpoint"));
+        for (const auto& advice : status["source_file_system"].value("advice", Json::array()))
+            line(out, "", "remount it with " + advice.get<std::string>());
+    }
     line(out, "profile", text_at(status, "/profile/kind") + ": " + text_at(status, "/profile/reason"));
     line(out, "kernel",
          status.value(Json::json_pointer("/passthrough/enabled"), false)

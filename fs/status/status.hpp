@@ -12,6 +12,7 @@
 #include "fs/names/namespace.hpp"
 #include "fs/operations/open_files.hpp"
 #include "fs/session/watchdog.hpp"
+#include "fs/status/source_advice.hpp"
 #include "tiering/store.hpp"
 
 namespace tierfs {
@@ -27,6 +28,7 @@ struct SupervisorStatus {
 /// Everything that the status of a mount is made of, at one moment. Plain value; bytes, seconds.
 struct StatusInputs {
     std::string version, mountpoint, source;
+    SourceFileSystem source_file_system;
     long pid = 0, supervisor_pid = 0;
     SupervisorStatus supervisor;
     bool read_only = true;

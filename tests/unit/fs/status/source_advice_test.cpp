@@ -1,0 +1,56 @@
+#include "fs/status/source_advice.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tierfs {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+std::vector<MountEntry> mounts(const std::string& options, const std::string& super) {
+    return parse_mountinfo(
+        "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
+        "30 22 0:50 / /mnt/nfs " +
+        options + " - nfs4 server:/data " + super +
+        "\n"
+        "31 22 0:51 / /mnt/nfs\\040two rw - lustre mgs@tcp:/fs rw\n"
+        "32 30 0:52 / /mnt/nfs/over rw - nfs old:/x rw,vers=3,rsize=32768,nconnect=2\n"
+        "33 30 0:53 / /mnt/nfs/over rw - beegfs beegfs_nodev rw\n");
+}
+
+TEST(SourceAdvice, FindsTheMountThatADirectoryLiesOn) {
+    const auto all = mounts("rw", "rw");
+    EXPECT_EQ(source_file_system(all, "/data", false).type, "ext4");
+    EXPECT_EQ(source_file_system(all, "/mnt/nfs", false).type, "nfs4");
+    EXPECT_EQ(source_file_system(all, "/mnt/nfs/deep/er", false).mountpoint, "/mnt/nfs");
+    EXPECT_EQ(source_file_system(all, "/mnt/nfs two/x", false).type, "lustre");
+    EXPECT_EQ(source_file_system(all, "/mnt/nfs/over/x", false).type, "beegfs") << "it covers the other";
+    EXPECT_EQ(source_file_system({}, "/data", false).type, "");
+    EXPECT_FALSE(source_file_system(all, "/data", false).is_shared());
+    EXPECT_TRUE(source_file_system(all, "/mnt/nfs two", false).is_shared());
+    EXPECT_THAT(source_file_system(all, "/mnt/nfs two", false).advice, IsEmpty());
+}
+
+TEST(SourceAdvice, OfANfsMountSaysWhatToChange) {
+    const auto advice = [](const std::string& options, const std::string& super, bool writable = false) {
+        return source_file_system(mounts(options, super), "/mnt/nfs/x", writable).advice;
+    };
+    EXPECT_THAT(
+        advice("ro,noatime",
+               "ro,vers=4.2,rsize=1048576,wsize=65536,acregmin=600,acregmax=600,nconnect=8,lookupcache=all"),
+        IsEmpty());
+    const auto poor = advice("rw,relatime", "rw,vers=4.2,rsize=65536,wsize=65536,lookupcache=none");
+    for (const char* word : {"rsize=1048576", "nconnect=8", "noatime", "actimeo=600", "lookupcache=all"})
+        EXPECT_THAT(poor, Contains(HasSubstr(word))) << word;
+    EXPECT_THAT(poor, Not(Contains(HasSubstr("wsize"))));
+    EXPECT_THAT(advice("rw", "rw,wsize=65536", true), Contains(HasSubstr("wsize=1048576")));
+    EXPECT_THAT(advice("rw", "rw,noac"), Contains(HasSubstr("without noac")));
+    EXPECT_THAT(advice("rw", "rw,noac"), Not(Contains(HasSubstr("actimeo"))));
+}
+
+}  // namespace
+}  // namespace tierfs
