@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backends/nfs/lister.hpp"
+#include "backends/nfs/nfs_writer.hpp"
 #include "backends/nfs/reader.hpp"
 #include "backends/nfs/waiting.hpp"
 #include "config/nfs_url.hpp"
@@ -66,7 +67,8 @@ class NfsOrigin final : public Origin {
           reader_(client_, root_, resolver_, handles_),
           lister_(client_, resolver_, handles_,
                   std::max<std::size_t>(settings.memory_limit / kShareOfListings, kLeastListingBytes),
-                  deadline_) {}
+                  deadline_),
+          writer_(client_, root_, resolver_, reader_, lister_, deadline_) {}
 
     ~NfsOrigin() override { NfsOrigin::stop(); }
 
@@ -82,6 +84,8 @@ class NfsOrigin final : public Origin {
     }
     Result<std::string> read_link(const std::string& path) override;
     void read(OriginRead request) override { reader_.read(std::move(request), deadline()); }
+
+    WritableOrigin* writable() override { return &writer_; }
 
     void stop() override {
         root_.stop();
@@ -109,6 +113,7 @@ class NfsOrigin final : public Origin {
     Resolver resolver_;
     Reader reader_;
     Lister lister_;
+    NfsWriter writer_;
 };
 
 OriginStats NfsOrigin::stats() const {

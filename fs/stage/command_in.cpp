@@ -24,7 +24,9 @@ struct Request {
 
 void add_options(CLI::App& command, Request& request) {
     StageOptions& options = request.options;
-    command.add_option("SOURCE", request.source, "s3://BUCKET[/PREFIX], a directory, or file:///DIR")
+    command
+        .add_option("SOURCE", request.source,
+                    "s3://BUCKET[/PREFIX], nfs://HOST/EXPORT[/PATH], a directory, or file:///DIR")
         ->required();
     command.add_option("DEST", options.destinations, "Folders on XFS or ext4; files go where most is free")
         ->required();

@@ -41,7 +41,12 @@ Result<std::unique_ptr<Origin>> open_destination(const Options& options, Setting
     auto destination = destination_of(options);
     if (!destination) return fail(destination.error());
     settings.source = std::move(*destination);
-    return open_origin(settings);
+    auto origin = open_origin(settings);
+    // Said once, and not for each file.
+    if (origin && (*origin)->kind() == "nfs") {
+        if (const auto there = (*origin)->check(); !there) return fail(there.error());
+    }
+    return origin;
 }
 
 int run(Options& options, Settings& settings) {
@@ -101,7 +106,10 @@ void add_out(CLI::App& app, int& status) {
         "Send the files of a directory, checkpoints for example, to an object store or another directory: in "
         "parallel parts, verified, resumed after an interruption, the manifest last.");
     command->add_option("DIR", options->out.directory, "what to send")->required();
-    command->add_option("DEST", options->destination, "s3://BUCKET[/PREFIX] or a directory")->required();
+    command
+        ->add_option("DEST", options->destination,
+                     "s3://BUCKET[/PREFIX], nfs://HOST/EXPORT[/PATH] or a directory")
+        ->required();
     command
         ->add_option("-o", options->settings, "settings as for tierfs(8): -o s3.endpoint=URL,s3.region=NAME")
         ->delimiter(',')

@@ -8,16 +8,15 @@ import time
 
 import pytest
 
-from harness import data, nfs, processes
+from harness import daemon, data, nfs, processes
 from test_directory import eventually
-
-pytestmark = pytest.mark.release
 
 
 def show(exported, mount, **options):
     return mount(exported.url(), {"metadata.ttl": "1s", **options})
 
 
+@pytest.mark.release
 @pytest.mark.tsan
 def test_tree_is_equal(exported, mount):
     files = data.make_files(exported.path, 200, 3000)
@@ -47,6 +46,7 @@ def test_attributes(exported, mount):
     assert seen.st_mtime_ns == 1_600_000_000_123_456_789
 
 
+@pytest.mark.release
 def test_small_file_costs_one_read(exported, mount):
     files = data.make_files(exported.path, 300, 5000, fan=1)
     m = mount(exported.url(), {"metadata.ttl": "1h", "prefetch.window": "0"})
@@ -210,6 +210,68 @@ def test_directory_replaced_on_the_server(exported, mount):
     assert (m.path / "moved/file").read_bytes() == b"of the first"
 
 
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def send(folder, url, *more, status=0):
+    """`tierfs-stage out`; what it said."""
+    stage = daemon.BINARY.removesuffix("tierfs") + "tierfs-stage"
+    env = daemon.environment(folder.parent, "tierfs-test-stage-out")
+    done = processes.run([stage, "out", folder, url, "--state", folder.parent / "state", "-o", "memory.limit=256M", *more],
+                         env=env, timeout=90)
+    assert done.returncode == status, done
+    return done.out + done.err
+
+
+def make_checkpoint(folder):
+    source = folder / "checkpoint"
+    data.make_files(source, 30, 7000)
+    data.write(source / "large", data.content("large", 40_000_001))
+    data.write(source / "empty", b"")
+    os.chmod(source / "large", 0o640)
+    os.utime(source / "large", ns=(1, 1_600_000_000_123_456_789))
+    return source
+
+
+def expect_equal(source, sent):
+    processes.check(["diff", "-r", "--exclude=.tierfs-stage", source, sent])
+    assert not [name for name in data.names(sent) if b".tierfs-upload-" in name]
+
+
+def test_checkpoints_are_sent_to_a_server(exported, folder):
+    source = make_checkpoint(folder)
+    said = send(source, exported.url())
+    assert "32 sent" in said, said
+    expect_equal(source, exported.path)
+    seen = os.stat(exported.path / "large")
+    assert seen.st_mode & 0o7777 == 0o640 and seen.st_mtime_ns == 1_600_000_000_123_456_789
+    assert "32 there already" in send(source, exported.url())
+    data.write(source / "large", data.content("another", 3_000_000))
+    assert "1 sent" in send(source, exported.url())
+    expect_equal(source, exported.path)
+
+
+def test_sending_to_where_it_cannot_go(exported, folder):
+    source = make_checkpoint(folder)
+    assert "NOENT" in send(source, exported.url("none"), status=1)
+    assert "ROFS" in send(source, exported.server.url(exported.name, export="readonly"), status=1)
+    assert data.names(exported.path) == []
+
+
+def test_server_killed_while_it_is_written_to(own_nfs_server, folder):
+    """Writes that were not committed are lost with the server: its verifier says so."""
+    source = folder / "checkpoint"
+    for number in range(6):
+        data.write(source / f"large{number}", data.content(number, 60_000_000))
+    sender = threading.Thread(target=send, args=(source, own_nfs_server.url("", mode="hard")))
+    sender.start()
+    processes.wait_until(lambda: data.disk_use(own_nfs_server.data) > 20_000_000, what="something was written")
+    own_nfs_server.kill()
+    own_nfs_server.start()
+    sender.join()
+    expect_equal(source, own_nfs_server.data)
+
+
 # -- trouble ----------------------------------------------------------------------------------------------------------
 
 
@@ -255,6 +317,7 @@ class Readers:
 UNCACHED = {"class": "none", "ram.limit": "0", "metadata.ttl": "1h", "prefetch.window": "0"}
 
 
+@pytest.mark.release
 @pytest.mark.tsan
 def test_server_killed_under_readers_hard(own_nfs_server, mount):
     files = data.make_files(own_nfs_server.data, 200, 20_000)
@@ -293,6 +356,7 @@ def relay(exported):
     made.close()
 
 
+@pytest.mark.release
 def test_connections_cut_within_replies(exported, relay, mount):
     files = data.make_files(exported.path, 60, 200_000)
     relay.spoil = lambda number, record: None if number % 7 == 6 else record

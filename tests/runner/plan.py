@@ -35,7 +35,7 @@ def all_suites(options, pattern):
         Unit("asan", 300 * times, pattern, ASAN, options.full),
         Bench("asan", 270 * times, pattern, 3, options.full),
         Stage("asan", 240 * times, pattern, 3, options.full),
-        Mounts("asan", 960 * times, pattern, "not release_only", 3, options.full),
+        Mounts("asan", 1060 * times, pattern, "not release_only", 3, options.full),
         Fuzz(options.full, options.jobs, ASAN),
         # With AddressSanitizer: what a broken reply or a request that is cut leaves behind is memory used too late, which
         # the release build hides; and the time goes into waiting for deadlines, not into the daemon.
@@ -46,7 +46,7 @@ def all_suites(options, pattern):
         Tidy(options.full, options.jobs),
         Build("tsan", ("tierfs", "unit_tests"), 900, options.jobs),
         Unit("tsan", 420 * times, pattern, TSAN, options.full),
-        Mounts("tsan", 340 * times, pattern, "tsan", 4, options.full),
+        Mounts("tsan", 370 * times, pattern, "tsan", 4, options.full),
         Build("release", ("tierfs", "iobench"), 600, options.jobs),
         Mounts("release", 620 * times, pattern, "release or release_only", 1, options.full),
         Faults("crash-release", "crash", "release", 120 * times, 1, options.full, "release"),

@@ -248,8 +248,8 @@ Result<OutUpload::Fate> OutUpload::send_small(const OutSource& source, const std
     if (!digest) return fail(digest.error());
     OutSums sums;
     sums.add(0, bytes);
-    // A kill leaves the temporary file of a directory behind: the next run looks for it.
-    if (way_.destination.kind() == "directory") {
+    // A kill leaves the temporary file of a directory or an NFS server behind: the next run looks for it.
+    if (way_.destination.kind() != "s3") {
         if (auto kept = way_.journal.intend(path, std::time(nullptr), false); !kept)
             return fail(noted({ECANCELED, kept.error().message}));
     }

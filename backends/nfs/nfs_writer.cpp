@@ -1,0 +1,480 @@
+#include "backends/nfs/nfs_writer.hpp"
+
+#include <climits>
+#include <cstdio>
+#include <random>
+
+#include "backends/nfs/waiting.hpp"
+
+namespace tierfs::nfs {
+namespace {
+
+constexpr std::string_view kTemporary = ".tierfs-upload-";
+constexpr std::size_t kTargetDigits = 16, kRandomDigits = 16;
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr unsigned kMostAttempts = 4;  ///< of a part whose server was started anew
+constexpr std::uint32_t kUnstable = 0, kUnchecked = 0, kExists = 17, kNotPermitted = 1;
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+struct Split {
+    std::string directory, name;
+};
+Split split(const std::string& path) {
+    const auto slash = path.rfind('/');
+    if (slash == std::string::npos) return {"", path};
+    return {path.substr(0, slash), path.substr(slash + 1)};
+}
+
+std::string beside(const Upload& upload) {
+    const auto directory = split(upload.path).directory;
+    return directory.empty() ? upload.id : directory + "/" + upload.id;
+}
+
+std::string random_digits() {
+    std::random_device source;
+    std::array<char, kRandomDigits + 1> text{};
+    std::snprintf(text.data(), text.size(), "%08x%08x", source(), source());
+    return text.data();
+}
+
+Result<std::string> temporary_prefix(const std::string& path) {
+    const auto digest = md5_hex(std::as_bytes(std::span(path)));
+    if (!digest) return fail(digest.error());
+    return std::string(kTemporary) + digest->substr(0, kTargetDigits) + "-";
+}
+
+/// An id comes from a journal, which anybody may have written to: it must not lead elsewhere.
+bool is_upload_name(std::string_view name, std::string_view prefix) {
+    return name.starts_with(prefix) && name.size() == prefix.size() + kRandomDigits &&
+           !from_hex(name.substr(prefix.size())).empty();
+}
+
+Result<void> expect_upload(const Upload& upload) {
+    const auto prefix = temporary_prefix(upload.path);
+    if (!prefix) return fail(prefix.error());
+    if (!is_upload_name(upload.id, *prefix)) return fail(ENOENT, "'" + upload.path + "': no such upload");
+    return {};
+}
+
+/// sattr3.
+void put_attributes(XdrWriter& out, std::optional<std::uint32_t> mode, const FileAttributes* attributes,
+                    bool with_owner) {
+    out.flag(mode.has_value());
+    if (mode) out.u32(*mode & 07777U);
+    for (int i = 0; i < 2; ++i) {
+        out.flag(attributes != nullptr && with_owner);
+        if (attributes != nullptr && with_owner) out.u32(i == 0 ? attributes->uid : attributes->gid);
+    }
+    out.flag(false);  // size
+    out.u32(0);       // atime: as it is
+    out.u32(attributes != nullptr ? 2 : 0);
+    if (attributes == nullptr) return;
+    auto seconds = attributes->mtime_ns / kSecond, rest = attributes->mtime_ns % kSecond;
+    if (rest < 0) {
+        --seconds;
+        rest += kSecond;
+    }
+    out.u32(static_cast<std::uint32_t>(seconds));
+    out.u32(static_cast<std::uint32_t>(rest));
+}
+
+std::string names_arguments(std::string_view directory, std::string_view name) {
+    return lookup_arguments(directory, name);  // diropargs3 both
+}
+
+std::uint32_t read_status(XdrReader& in) {
+    return in.u32();
+}
+
+void skip_changes(XdrReader& in) {  // wcc_data
+    if (in.flag()) in.fixed(24);
+    read_post_attributes(in);
+}
+
+struct WriteReply {
+    std::uint32_t status = 0, count = 0;
+    std::string verifier;
+};
+WriteReply read_write(XdrReader& in) {
+    WriteReply reply;
+    reply.status = in.u32();
+    skip_changes(in);
+    if (reply.status != kOk) return reply;
+    reply.count = in.u32();
+    in.u32();  // committed: more than was asked for does no harm
+    reply.verifier = in.fixed(8);
+    return reply;
+}
+
+WriteReply read_commit(XdrReader& in) {
+    WriteReply reply;
+    reply.status = in.u32();
+    skip_changes(in);
+    if (reply.status == kOk) reply.verifier = in.fixed(8);
+    return reply;
+}
+
+}  // namespace
+
+/// The writes of one part.
+struct NfsWriter::Writing {
+    Handle handle;
+    std::string what;
+    Clock::time_point deadline;
+    Answer<std::string> answer;  ///< the verifier of all of them; empty: they differ
+    std::atomic<unsigned> pieces = 0;
+    Mutex mutex;
+    std::optional<Error> problem TIERFS_GUARDED_BY(mutex);
+    std::optional<std::string> verifier TIERFS_GUARDED_BY(mutex);
+
+    void done() {
+        if (--pieces > 0) return;
+        const MutexLock lock(mutex);
+        if (problem) return answer.give(fail(*problem));
+        answer.give(verifier.value_or(""));
+    }
+    void fail_with(Error error) {
+        const MutexLock lock(mutex);
+        if (!problem) problem = std::move(error);
+    }
+    void saw(const std::string& text) {
+        const MutexLock lock(mutex);
+        if (!verifier) verifier = text;
+        if (*verifier != text) verifier = "";
+    }
+};
+
+UploadLimits NfsWriter::limits() const {
+    return {4096, 5120 * kMiB, static_cast<std::uint64_t>(INT64_MAX) / 2, UINT_MAX};
+}
+
+Result<NfsWriter::There> NfsWriter::look_up(const std::string& path) {
+    const Answer<Found> answer;
+    const auto until = deadline();
+    resolver_.look_up(path, {until, Priority::demand},
+                      [answer](Result<Found> found) { answer.give(std::move(found)); });
+    auto found = answer.wait(until);
+    if (!found) return fail(found.error());
+    if (found->attributes) return There{std::move(found->handle), std::move(*found->attributes)};
+    Call call;
+    call.procedure = kGetattr;
+    call.arguments = handle_arguments(found->handle);
+    call.deadline = deadline();
+    auto reply = ask(client_, std::move(call), "GETATTR of '" + path + "'", read_getattr);
+    if (!reply) return fail(reply.error());
+    if (reply->status != kOk)
+        return fail(to_errno(reply->status), "GETATTR of '" + path + "': " + status_name(reply->status));
+    return There{std::move(found->handle), std::move(reply->attributes)};
+}
+
+Result<std::uint32_t> NfsWriter::act(const Procedure& procedure, std::string arguments,
+                                     const std::string& what, std::uint32_t accepted) {
+    Call call;
+    call.procedure = procedure;
+    call.arguments = std::move(arguments);
+    call.deadline = deadline();
+    auto status = ask(client_, std::move(call), what, read_status);
+    if (!status || *status == kOk || *status == accepted) return status;
+    return fail(to_errno(*status), what + ": " + status_name(*status));
+}
+
+Result<Handle> NfsWriter::parent_of(const std::string& path, bool make) {
+    const auto wanted = split(path).directory;
+    std::size_t end = 0;
+    for (;;) {
+        const auto so_far = wanted.substr(0, end);
+        const Answer<Found> answer;
+        const auto until = deadline();
+        resolver_.directory(so_far, {until, Priority::demand},
+                            [answer](Result<Found> found) { answer.give(std::move(found)); });
+        const auto found = answer.wait(until);
+        if (!found) return fail(found.error());
+        if (end == wanted.size()) return found->handle;
+        const auto from = end == 0 ? 0 : end + 1;
+        end = std::min(wanted.find('/', from), wanted.size());
+        const auto next = wanted.substr(0, end);
+        if (!make || look_up(next)) continue;
+        XdrWriter arguments;
+        arguments.fixed(names_arguments(found->handle, wanted.substr(from, end - from)));
+        put_attributes(arguments, 0777, nullptr, false);
+        const auto made = act(kMkdir, arguments.take(), "MKDIR of '" + next + "'", kExists);
+        if (!made) return fail(made.error());
+    }
+}
+
+Result<Upload> NfsWriter::begin(const std::string& path, const PutOptions& options) {
+    const auto directory = parent_of(path, true);
+    if (!directory) return fail(directory.error());
+    if (options.only_if_absent && stat_file(path)) return fail(EEXIST, "'" + path + "' is there");
+    const auto prefix = temporary_prefix(path);
+    if (!prefix) return fail(prefix.error());
+    const auto name = *prefix + random_digits();
+    XdrWriter arguments;
+    arguments.fixed(names_arguments(*directory, name));
+    arguments.u32(kUnchecked);  // the name is ours alone: asking again does no harm
+    put_attributes(arguments, 0600, nullptr, false);
+    const auto made = act(kCreate, arguments.take(), "CREATE beside '" + path + "'");
+    if (!made) return fail(made.error());
+    return Upload{path, name};
+}
+
+void NfsWriter::send(const std::shared_ptr<Writing>& writing, std::uint64_t offset,
+                     std::span<const std::byte> bytes) {
+    XdrWriter arguments;
+    arguments.opaque(writing->handle);
+    arguments.u64(offset);
+    arguments.u32(static_cast<std::uint32_t>(bytes.size()));
+    arguments.u32(kUnstable);
+    arguments.u32(static_cast<std::uint32_t>(bytes.size()));
+    Call call;
+    call.procedure = kWrite;
+    call.arguments = arguments.take();
+    call.payload = bytes;
+    call.deadline = writing->deadline;
+    call.done = [this, writing, offset, bytes](Result<Reply> answer) {
+        if (!answer) {
+            writing->fail_with(answer.error().within(writing->what));
+            return writing->done();
+        }
+        XdrReader in(answer->body);
+        const auto reply = read_write(in);
+        if (!in.ok() || (reply.status == kOk && (reply.count == 0 || reply.count > bytes.size()))) {
+            writing->fail_with(Error{EIO, writing->what + ": the reply makes no sense"});
+        } else if (reply.status != kOk) {
+            writing->fail_with(
+                Error{to_errno(reply.status), writing->what + ": " + status_name(reply.status)});
+        } else {
+            client_.counters().bytes_written += reply.count;
+            writing->saw(reply.verifier);
+            if (reply.count < bytes.size())
+                return send(writing, offset + reply.count, bytes.subspan(reply.count));
+        }
+        writing->done();
+    };
+    client_.start(std::move(call));
+}
+
+/// `is_lost`: the server was started anew between a write and its commit.
+Result<void> NfsWriter::write_once(const Handle& handle, std::uint64_t offset,
+                                   std::span<const std::byte> bytes, const std::string& what, bool& is_lost) {
+    is_lost = false;
+    if (bytes.empty()) return {};
+    auto writing = std::make_shared<Writing>();
+    writing->handle = handle;
+    writing->what = "WRITE of " + what;
+    // As Origin's writers have it: the deadline, and what the bytes need at 256 KiB a second.
+    const auto extra = std::chrono::seconds(bytes.size() / (256 << 10));
+    writing->deadline = deadline() + extra;
+    const std::size_t size = root_.write_size();
+    const auto count = (bytes.size() + size - 1) / size;
+    writing->pieces = static_cast<unsigned>(count);
+    for (std::size_t i = 0; i < count; ++i)
+        send(writing, offset + i * size, bytes.subspan(i * size, std::min(size, bytes.size() - i * size)));
+    // No limit of its own: the bytes are the caller's, and each piece has its deadline.
+    const auto verifier = writing->answer.wait(Clock::now() + std::chrono::hours(24 * 365));
+    if (!verifier) return fail(verifier.error());
+    Call call;
+    call.procedure = kCommit;
+    XdrWriter arguments;
+    arguments.opaque(handle);
+    arguments.u64(offset);
+    arguments.u32(bytes.size() > UINT32_MAX ? 0 : static_cast<std::uint32_t>(bytes.size()));
+    call.arguments = arguments.take();
+    call.deadline = deadline() + extra;
+    const auto committed = ask(client_, std::move(call), "COMMIT of " + what, read_commit);
+    if (!committed) return fail(committed.error());
+    if (committed->status != kOk)
+        return fail(to_errno(committed->status), "COMMIT of " + what + ": " + status_name(committed->status));
+    is_lost = committed->verifier != *verifier;
+    return {};
+}
+
+Result<UploadPart> NfsWriter::part(const Upload& upload, unsigned number, std::uint64_t offset,
+                                   std::span<const std::byte> bytes, const std::string& checksum_md5) {
+    if (auto ours = expect_upload(upload); !ours) return fail(ours.error());
+    auto checksum = checksum_md5.empty() ? md5_hex(bytes) : Result<std::string>(checksum_md5);
+    if (!checksum) return fail(checksum.error());
+    const auto file = look_up(beside(upload));
+    if (!file) return fail(file.error());
+    const auto what = "'" + upload.path + "'";
+    bool is_lost = true;
+    for (unsigned attempt = 0; is_lost; ++attempt) {
+        if (attempt == kMostAttempts)
+            return fail(EIO, "WRITE of " + what + ": the server is started anew too often");
+        if (auto written = write_once(file->handle, offset, bytes, what, is_lost); !written)
+            return fail(written.error());
+    }
+    return UploadPart{number, bytes.size(), std::move(*checksum)};
+}
+
+Result<Written> NfsWriter::put(const std::string& path, std::span<const std::byte> bytes,
+                               const PutOptions& options, const std::string& checksum_md5) {
+    const auto upload = begin(path, options);
+    if (!upload) return fail(upload.error());
+    const auto part = this->part(*upload, 1, 0, bytes, checksum_md5);
+    Result<Written> written = part ? complete(*upload, std::span(&*part, 1), options) : fail(part.error());
+    if (!written) {
+        (void)abort(*upload);  // the first error is the one to tell
+        return written;
+    }
+    written->checksum = part->checksum;
+    return written;
+}
+
+Result<std::vector<UploadPart>> NfsWriter::parts(const Upload& upload, std::uint64_t) {
+    if (auto ours = expect_upload(upload); !ours) return fail(ours.error());
+    if (const auto file = look_up(beside(upload)); !file) return fail(file.error());
+    return std::vector<UploadPart>{};
+}
+
+Result<void> NfsWriter::set_attributes(const Handle& handle, const PutOptions& options,
+                                       const std::string& what) {
+    for (const bool with_owner : {true, false}) {
+        const FileAttributes usual;
+        const auto* attributes = options.attributes ? &*options.attributes : nullptr;
+        XdrWriter arguments;
+        arguments.opaque(handle);
+        put_attributes(arguments, attributes != nullptr ? attributes->mode : usual.mode, attributes,
+                       with_owner);
+        arguments.flag(false);  // whatever its ctime is
+        // Only root may give files away; who cannot keeps them.
+        const auto status =
+            act(kSetattr, arguments.take(), "SETATTR of " + what, with_owner ? kNotPermitted : kOk);
+        if (!status) return fail(status.error());
+        if (*status == kOk) return {};
+    }
+    return {};
+}
+
+Result<void> NfsWriter::rename_into_place(const Upload& upload, const There& temporary,
+                                          const PutOptions& options) {
+    const auto& path = upload.path;
+    if (!options.only_if_version.empty()) {
+        const auto there = stat_file(path);
+        if (!there && there.error().code != ENOENT) return fail(there.error());
+        if (!there || there->version != options.only_if_version)
+            return fail(ESTALE, "'" + path + "': another version is there");
+    }
+    const auto directory = parent_of(path, false);
+    if (!directory) return fail(directory.error());
+    const auto name = split(path).name;
+    // Of an answer that was lost the second one says that there is nothing to do: then it was ours.
+    const auto is_done = [&] {
+        const auto there = look_up(path);
+        return there && there->file.file_id == temporary.file.file_id;
+    };
+    XdrWriter arguments;
+    if (!options.only_if_absent) {
+        arguments.fixed(names_arguments(*directory, upload.id));
+        arguments.fixed(names_arguments(*directory, name));
+        const auto renamed = act(kRename, arguments.take(), "RENAME to '" + path + "'", kNoEntry);
+        if (!renamed) return fail(renamed.error());
+        if (*renamed != kOk && !is_done()) return fail(ENOENT, "'" + path + "': the upload is gone");
+        return {};
+    }
+    arguments.opaque(temporary.handle);
+    arguments.fixed(names_arguments(*directory, name));
+    const auto linked = act(kLink, arguments.take(), "LINK to '" + path + "'", kExists);
+    if (!linked) return fail(linked.error());
+    if (*linked != kOk && !is_done()) return fail(EEXIST, "'" + path + "' is there");
+    return abort(upload);
+}
+
+Result<Written> NfsWriter::complete(const Upload& upload, std::span<const UploadPart> parts,
+                                    const PutOptions& options) {
+    if (auto ours = expect_upload(upload); !ours) return fail(ours.error());
+    const auto file = look_up(beside(upload));
+    if (!file) return fail(file.error());
+    std::uint64_t size = 0;
+    for (const auto& part : parts) size += part.size;
+    if (file->file.attributes.size != size)
+        return fail(EIO, "'" + upload.path + "': the temporary file has another size than its parts");
+    if (auto set = set_attributes(file->handle, options, "'" + upload.path + "'"); !set)
+        return fail(set.error());
+    if (auto renamed = rename_into_place(upload, *file, options); !renamed) return fail(renamed.error());
+    const auto there = stat_file(upload.path);
+    if (!there) return fail(there.error());
+    auto checksum = checksum_of_parts(parts);
+    if (!checksum) return fail(checksum.error());
+    return Written{there->version, std::move(*checksum), size};
+}
+
+Result<void> NfsWriter::abort(const Upload& upload) {
+    const auto prefix = temporary_prefix(upload.path);
+    if (!prefix) return fail(prefix.error());
+    if (!is_upload_name(upload.id, *prefix)) return {};
+    return remove(beside(upload));
+}
+
+Result<std::vector<PendingUpload>> NfsWriter::pending(const std::string& path) {
+    const auto prefix = temporary_prefix(path);
+    if (!prefix) return fail(prefix.error());
+    std::vector<PendingUpload> found;
+    std::string token;
+    do {
+        auto page = lister_.list(split(path).directory, token);
+        if (!page && page.error().code == ENOENT) return found;
+        if (!page) return fail(page.error());
+        for (const auto& entry : page->entries) {
+            if (is_upload_name(entry.name, *prefix))
+                found.push_back({{path, entry.name}, entry.attributes.ctime_ns / kSecond});
+        }
+        token = page->next;
+    } while (!token.empty());
+    return found;
+}
+
+Result<Attributes> NfsWriter::stat_file(const std::string& path) {
+    auto there = look_up(path);
+    if (!there) return fail(there.error());
+    auto& attributes = there->file.attributes;
+    if (there->file.is_special || attributes.kind != ObjectKind::file)
+        return fail(attributes.kind == ObjectKind::directory ? EISDIR : EEXIST,
+                    "'" + path + "' is there, and is no file");
+    attributes.version = version_of(there->file);
+    return std::move(attributes);
+}
+
+Result<std::string> NfsWriter::md5_at(const std::string& path, const std::string& version,
+                                      std::uint64_t offset, std::span<std::byte> buffer) {
+    const Answer<bool> answer;
+    OriginRead request;
+    request.path = path;
+    request.version = version;
+    request.offset = offset;
+    request.destination = buffer;
+    request.done = [answer](Result<void> result) {
+        answer.give(result ? Result<bool>(true) : fail(std::move(result.error())));
+    };
+    reader_.read(std::move(request), deadline());
+    // The buffer is in use until the read is done, which has its deadline.
+    const auto read = answer.wait(Clock::now() + std::chrono::hours(24 * 365));
+    if (!read) return fail(read.error());
+    return md5_hex(buffer);
+}
+
+Result<std::string> NfsWriter::checksum(const std::string& path, std::uint64_t part_size) {
+    const auto there = stat_file(path);
+    if (!there) return fail(there.error());
+    const auto size = there->size, step = part_size == 0 ? size : part_size;
+    std::vector<std::byte> buffer(std::min(step, size));
+    std::vector<UploadPart> parts;
+    for (std::uint64_t offset = 0; offset < size || parts.empty(); offset += step) {
+        const auto length = std::min(step, size - offset);
+        auto digest = md5_at(path, there->version, offset, std::span(buffer).first(length));
+        if (!digest || part_size == 0) return digest;
+        parts.push_back({static_cast<unsigned>(parts.size() + 1), length, std::move(*digest)});
+    }
+    return checksum_of_parts(parts);
+}
+
+Result<void> NfsWriter::remove(const std::string& path) {
+    const auto directory = parent_of(path, false);
+    if (!directory) return directory.error().code == ENOENT ? Result<void>{} : fail(directory.error());
+    const auto removed =
+        act(kRemove, names_arguments(*directory, split(path).name), "REMOVE of '" + path + "'", kNoEntry);
+    if (!removed) return fail(removed.error());
+    return {};
+}
+
+}  // namespace tierfs::nfs
