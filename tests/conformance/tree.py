@@ -158,7 +158,7 @@ class Walker:
                   lambda root, _: os.link(os.path.join(root, old), os.path.join(root, new), follow_symlinks=False))
 
     def step_symlink(self):
-        path, target = self.path(), self.chance.choice(("a", "../b", "nowhere", "d/c", "x" * 1000))
+        path, target = self.path(), self.chance.choice(("a", "./b", "nowhere", "d/c", "x" * 1000))
         self.both(f"symlink {path!r}", lambda root, _: os.symlink(target, os.path.join(root, path)))
 
     def step_mkfifo(self):
