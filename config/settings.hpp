@@ -39,12 +39,13 @@ struct Settings {
     // memory and tiers; bytes
     std::uint64_t memory_limit = 0;  ///< memory.limit; resolved at load: min(25 % of the cgroup, 8 GiB)
     std::optional<std::uint64_t> ram_limit;  ///< ram.limit; empty: what memory.limit leaves; 0: no RAM tier
-    std::string nvme_path;           ///< nvme.path: folders with ':' between them; empty: no NVMe tier
-    std::uint64_t nvme_limit = 0;    ///< nvme.limit, of all devices; 0: 80 % of their free space at start
-    Codec nvme_codec = Codec::none;  ///< nvme.codec: of what no rule names one for
-    std::uint64_t pin_limit = 0;     ///< pin.limit; 0: three quarters of the NVMe tier, without one of RAM
-    std::string verify = "auto";     ///< verify: auto, or always: also what readers could read past us
-    std::string index_path;          ///< index.path; empty: on the cache device, else a scratch directory
+    std::string nvme_path;             ///< nvme.path: folders with ':' between them; empty: no NVMe tier
+    std::uint64_t nvme_limit = 0;      ///< nvme.limit, of all devices; 0: 80 % of their free space at start
+    std::uint64_t nvme_keep_free = 0;  ///< nvme.keep_free, of each device's file system, bytes
+    Codec nvme_codec = Codec::none;    ///< nvme.codec: of what no rule names one for
+    std::uint64_t pin_limit = 0;       ///< pin.limit; 0: three quarters of the NVMe tier, without one of RAM
+    std::string verify = "auto";       ///< verify: auto, or always: also what readers could read past us
+    std::string index_path;            ///< index.path; empty: on the cache device, else a scratch directory
     std::uint64_t pack_max_object =
         1 << 20;  ///< pack.max_object: up to this size objects are packed in extents
     std::uint64_t prefetch_window = 64 << 20;  ///< prefetch.window: the largest readahead of one stream

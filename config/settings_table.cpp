@@ -73,6 +73,10 @@ std::vector<Key> make_table() {
          "that each has for it; 0 or auto: 80 % of the free space at start. An object larger than half of "
          "a device's part is not kept there.",
          16 * kMiB, kMostBytes, true, true},
+        {"nvme.keep_free", Kind::size, &S::nvme_keep_free,
+         "Bytes of each device's file system that stay free for others: while they fill it, the tier gives "
+         "way, and comes back when they go.",
+         0, kMostBytes},
         {"nvme.codec",
          Kind::choice,
          &S::nvme_codec,

@@ -158,6 +158,7 @@ Result<void> Daemon::open_nvme() {
     options.devices = cache_devices_.places();
     options.pack_max_object = settings_.pack_max_object;
     options.limit = settings_.nvme_limit;
+    options.keep_free = settings_.nvme_keep_free;
     options.stalled_queue = plan_.data / 2;
     auto tier = NvmeTier::open(options, *index_);
     if (!tier) return fail(tier.error());

@@ -284,6 +284,39 @@ def test_full_disk(origin, mount, xfs):
     assert m.tier("nvme")["state"] in ("normal", "unstable", "down")
 
 
+def free_bytes(folder):
+    space = os.statvfs(folder)
+    return space.f_bavail * space.f_frsize
+
+
+def test_others_get_the_space_they_need(origin, mount, xfs):
+    """nvme.keep_free: the tier gives way to who fills its device, also with what it would keep, and comes back."""
+    keep = 64 << 20
+    files = data.make_files(origin, 300, 240_000)
+    room = free_bytes(xfs.path)
+    processes.check(["fallocate", "-l", str(room - keep - (96 << 20)), xfs.path / "others"])
+    m = mount(origin, {"nvme.path": str(xfs.path / "cache"), "nvme.limit": "1G", "nvme.keep_free": str(keep),
+                       "ram.limit": "0", "class": "epoch"})
+    limit = m.tier("nvme")["limit_bytes"]
+    assert 80 << 20 <= limit <= 96 << 20, "what is left beside them"
+    data.expect_files(m.path, files)  # 72 MB
+    settled(m)
+    used = m.tier("nvme")["used_bytes"]
+    assert used >= 64 << 20
+    processes.check(["fallocate", "-l", str(48 << 20), xfs.path / "more"])
+    processes.wait_until(lambda: free_bytes(xfs.path) >= keep, timeout=30, what="the tier has given way")
+    assert m.tier("nvme")["limit_bytes"] <= limit - (32 << 20)
+    assert "nvme.keep_free is 64" in m.log.read_text()
+    data.expect_files(m.path, files)
+    settled(m)
+    assert free_bytes(xfs.path) >= keep - (2 << 20)
+    (xfs.path / "more").unlink()
+    processes.wait_until(lambda: m.tier("nvme")["limit_bytes"] >= limit - (2 << 20), timeout=30, what="it is back")
+    processes.wait_until(lambda: data.expect_files(m.path, files) or m.tier("nvme")["used_bytes"] >= used - (16 << 20),
+                         timeout=60, what="it has filled again")
+    assert m.status()["reads"]["errors"] == 0
+
+
 def test_disk_fills_up_while_mounted(origin, mount, tmpfs):
     files = dataset(origin)
     m = mount(origin, {"nvme.path": str(tmpfs.path), "nvme.limit": "1G"})

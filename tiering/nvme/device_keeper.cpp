@@ -33,6 +33,7 @@ Result<void> DeviceKeeper::open(NvmeFolder folder, std::uint64_t limit) {
     NvmeDeviceOptions options;
     options.directory = folder.path;
     options.limit = limit;
+    options.keep_free = context_.options.keep_free;
     options.pack_max_object = context_.options.pack_max_object;
     options.stalled_queue = context_.options.stalled_queue / context_.options.devices.size();
     auto opened = NvmeDevice::open(std::move(folder), options, context_.hooks, context_.shared);
@@ -119,6 +120,7 @@ void DeviceKeeper::run() {
             continue;
         }
         device->look();
+        device->give_way();
         if (!device->health().may_read()) {
             close_device(device);
         } else if (device->health().state() != Health::State::normal) {

@@ -67,4 +67,11 @@ Result<std::vector<std::uint64_t>> divide_limit(std::uint64_t limit,
     return parts;
 }
 
+std::uint64_t limit_beside_others(std::uint64_t most, std::uint64_t keep_free, std::uint64_t used,
+                                  std::uint64_t available, std::uint64_t now, std::uint64_t step) {
+    const std::uint64_t could = used + available;
+    const std::uint64_t may = std::min(most, could - std::min(could, keep_free));
+    return may > now && may < most && may - now < step ? now : may;
+}
+
 }  // namespace tierfs

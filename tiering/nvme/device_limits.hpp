@@ -20,4 +20,11 @@ Result<std::uint64_t> capacity_of(const std::filesystem::path& folder);
 Result<std::vector<std::uint64_t>> divide_limit(std::uint64_t limit,
                                                 const std::vector<std::uint64_t>& capacities);
 
+/// What a device that holds `used` may hold, so that `keep_free` of its file system stay free, of which
+/// `available` are free: at most `most`. While others fill the file system it becomes less at once. More it
+/// becomes in steps of `step`, so that who comes and goes there does not make the tier do the same; `now` is
+/// what it is at present.
+std::uint64_t limit_beside_others(std::uint64_t most, std::uint64_t keep_free, std::uint64_t used,
+                                  std::uint64_t available, std::uint64_t now, std::uint64_t step);
+
 }  // namespace tierfs

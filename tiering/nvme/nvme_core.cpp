@@ -1,9 +1,12 @@
 #include "tiering/nvme/nvme_core.hpp"
 
+#include <sys/statvfs.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
 
+#include "config/fault_point.hpp"
 #include "config/log.hpp"
 
 namespace tierfs {
@@ -22,6 +25,15 @@ NvmeCore::NvmeCore(const NvmeDeviceOptions& given, std::uint64_t given_id, NvmeH
                            extent_size - std::uint64_t{kDiskAlignment}})),
       catalog(given.limit, given.directory / "extents", given.directory / "files"),
       health([this] { return now(); }) {}
+
+std::optional<NvmeCore::FreeSpace> NvmeCore::free_space() const {
+    struct statvfs status {};
+    if (TIERFS_FAULT_CALL("nvme.space", ::statvfs(options.directory.c_str(), &status)) != 0)
+        return std::nullopt;
+    const std::uint64_t size = std::uint64_t{status.f_blocks} * status.f_frsize;
+    if (hooks.available) return FreeSpace{hooks.available(options.directory), size};
+    return FreeSpace{std::uint64_t{status.f_bavail} * status.f_frsize, size};
+}
 
 std::optional<Location> NvmeCore::find_indexed(const ContentId& id) {
     const auto found = index.find_location(id);

@@ -29,6 +29,7 @@ enum class DiskOperation { read, write, create, unlink };
 struct NvmeDeviceOptions {
     std::filesystem::path directory;  ///< of this source, exists, mode 0700
     std::uint64_t limit = 0;          ///< bytes on this device
+    std::uint64_t keep_free = 0;      ///< see NvmeOptions
     std::uint64_t pack_max_object = 0;
     std::uint64_t stalled_queue = 0;
 };
@@ -60,6 +61,8 @@ struct NvmeHooks {
     std::function<int(const std::filesystem::path&, DiskOperation)> fault_on;
     /// How often devices are looked at, and probed while they are not well; 0: never.
     std::chrono::milliseconds probe_interval{0};
+    /// Free bytes of a device's file system; empty: as it says itself.
+    std::function<std::uint64_t(const std::filesystem::path&)> available;
     std::function<void()> before_unlink;  ///< of an evicted unit, its L records being gone
     std::function<void()> after_lookup;   ///< in read(), when the file is open and not yet read
 };
@@ -87,6 +90,11 @@ struct NvmeCore {
     [[nodiscard]] Health::Clock::time_point now() const {
         return hooks.now ? hooks.now() : Health::Clock::now();
     }
+    struct FreeSpace {
+        std::uint64_t available = 0, size = 0;  ///< bytes
+    };
+    /// Of the device's file system; nothing: it does not say.
+    [[nodiscard]] std::optional<FreeSpace> free_space() const;
     /// The index's answer, not the cache's, if it may be about this device. Nothing on errors too: a miss.
     std::optional<Location> find_indexed(const ContentId& id);
     /// Whether an object that comes is remembered as one that left too early; forgets it.
@@ -117,7 +125,7 @@ struct NvmeCore {
     NvmeShared& shared;
     Index& index;
     LocationCache& locations;
-    std::atomic<std::uint64_t> limit;  ///< bytes; options.limit at first
+    std::atomic<std::uint64_t> limit;  ///< bytes; options.limit at first, less while others fill the device
     const std::uint64_t extent_size;   ///< bytes
     const std::uint64_t max_packed;    ///< larger objects get backing files, bytes
     Catalog catalog;

@@ -11,8 +11,10 @@
 #include "config/fault_point.hpp"
 #include "config/log.hpp"
 #include "config/sync_point.hpp"
+#include "config/units.hpp"
 #include "tiering/extent/codec.hpp"
 #include "tiering/nvme/device_id.hpp"
+#include "tiering/nvme/device_limits.hpp"
 
 namespace tierfs {
 
@@ -66,6 +68,21 @@ void NvmeDevice::look() {
     }
 }
 
+void NvmeDevice::give_way() {
+    const auto space = core_.options.keep_free == 0 ? std::nullopt : core_.free_space();
+    if (!space) return;
+    const std::uint64_t before = core_.limit;
+    const std::uint64_t limit = limit_beside_others(most_, core_.options.keep_free, core_.catalog.used(),
+                                                    space->available, before, core_.extent_size);
+    if (limit == before) return;
+    apply_limit(limit);
+    if (before == most_ || limit == most_)
+        log::info("NVMe tier " + core_.options.directory.native() + ": " + format_size(space->available) +
+                  " are free beside it, nvme.keep_free is " + format_size(core_.options.keep_free) +
+                  ": its limit is " + format_size(limit));
+    if (limit < before && writer_) writer_->meet_limit();
+}
+
 Result<std::uint64_t> NvmeDevice::capacity() const {
     struct statvfs space {};
     if (::statvfs(core_.options.directory.c_str(), &space) != 0)
@@ -85,6 +102,7 @@ Result<void> NvmeDevice::start() {
     }
     auto found = find_units(core_);
     if (!found) return fail(found.error());
+    give_way();
     writer_ = std::make_unique<NvmeWriter>(core_, std::move(*found));
     return {};
 }

@@ -1,6 +1,7 @@
 // One device of the NVMe tier. Internal to tiering/nvme and its tests.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -77,9 +78,12 @@ class NvmeDevice {
     void recovered(const std::string& reason) { core_.recovered(reason); }
     void give_up(const std::string& reason) { core_.give_up(reason); }
     void set_limit(std::uint64_t limit) {
-        core_.limit = limit;
-        core_.catalog.shares().set_limit(limit);
+        most_ = limit;
+        apply_limit(limit);
     }
+    /// NvmeOptions::keep_free: looks how much is free, and lowers or raises the limit. For one thread, like
+    /// `look`; what has to go goes on the writer's.
+    void give_way();
     /// Bytes that it could hold: what is free and what it has.
     [[nodiscard]] Result<std::uint64_t> capacity() const;
 
@@ -98,8 +102,13 @@ class NvmeDevice {
                NvmeShared& shared)
         : folder_(std::move(folder)),
           core_(options, id, hooks, shared),
+          most_(options.limit),
           checker_([this](const auto& file, const auto& stopping) { check_file(file, stopping); }) {}
     Result<void> start();
+    void apply_limit(std::uint64_t limit) {
+        core_.limit = limit;
+        core_.catalog.shares().set_limit(limit);
+    }
     ReadOutcome read_located(const ContentId& id, const Location& location, std::uint64_t offset,
                              std::span<std::byte> out);
     ReadOutcome read_entry(const ContentId& id, const Location& location, std::uint64_t offset,
@@ -118,6 +127,7 @@ class NvmeDevice {
     NvmeCore core_;
     FailedReads failed_reads_;
     ReadWatch watch_;
+    std::atomic<std::uint64_t> most_;  ///< the limit while nobody else needs the device
     std::unique_ptr<NvmeWriter> writer_;
     FileChecker checker_;  ///< last: its thread uses all of the above
 };

@@ -44,6 +44,9 @@ struct NvmeOptions {
     /// could give, its free space and what the folder holds. It is divided by just that: what each could
     /// give.
     std::uint64_t limit = 0;
+    /// Bytes of each device's file system that stay free: while others fill it, the tier gives way, whatever
+    /// it keeps, and comes back when they go. 0: it only does not fill the last bit itself.
+    std::uint64_t keep_free = 0;
     std::uint64_t pack_max_object = 1 << 20;
     /// Data that may wait to be written while the devices stall; without a stall, the caller's memory alone
     /// bounds it.

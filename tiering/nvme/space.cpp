@@ -1,6 +1,5 @@
 #include "tiering/nvme/space.hpp"
 
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,19 +15,11 @@ namespace {
 
 constexpr std::uint64_t kReserve = 64 << 20;
 
-struct FreeSpace {
-    std::uint64_t available = 0;
-    std::uint64_t reserve = 0;
-};
-
-std::optional<FreeSpace> free_space(const std::filesystem::path& directory) {
-    struct statvfs status {};
-    if (TIERFS_FAULT_CALL("nvme.space", ::statvfs(directory.c_str(), &status)) != 0) return std::nullopt;
-    return FreeSpace{std::uint64_t{status.f_bavail} * status.f_frsize,
-                     std::min(std::uint64_t{status.f_blocks} * status.f_frsize / 50, kReserve)};
-}
-
 }  // namespace
+
+std::uint64_t SpaceKeeper::reserve(const NvmeCore::FreeSpace& space) const {
+    return core_.options.keep_free != 0 ? core_.options.keep_free : std::min(space.size / 50, kReserve);
+}
 
 Result<void> SpaceKeeper::make_room(const Room& room, DatasetNumber dataset) {
     const Taker taker{dataset, room.bytes};
@@ -38,21 +29,22 @@ Result<void> SpaceKeeper::make_room(const Room& room, DatasetNumber dataset) {
         if (core_.catalog.used() + room.bytes > core_.limit) return evicted;
         break;
     }
-    auto space = free_space(core_.options.directory);
-    while (space && space->available < room.bytes + room.spare + space->reserve) {
+    auto space = core_.free_space();
+    while (space && space->available < room.bytes + room.spare + reserve(*space)) {
         auto evicted = evict_next(room.keep, taker, true);
-        const bool enough = space->available >= room.bytes + space->reserve;
+        const bool enough = space->available >= room.bytes + reserve(*space);
+        if (!evicted && !enough && core_.options.keep_free != 0) return fail(kTierFull, "full");
         if (!evicted && !enough && evicted.error().code == kTierFull) return evicted;
         if (!evicted) break;
-        space = free_space(core_.options.directory);
+        space = core_.free_space();
     }
     return {};
 }
 
 bool SpaceKeeper::has_room(std::uint64_t bytes) const {
     if (core_.catalog.used() + bytes > core_.limit) return false;
-    const auto space = free_space(core_.options.directory);
-    return !space || space->available >= bytes + space->reserve;
+    const auto space = core_.free_space();
+    return !space || space->available >= bytes + reserve(*space);
 }
 
 bool SpaceKeeper::evict_one(const std::optional<Unit>& keep) {

@@ -28,9 +28,9 @@ class SpaceKeeper {
         /// To be left free besides, where that can be had.
         std::uint64_t spare = 0;
     };
-    /// Evicts what may go for this dataset until so many bytes more fit under the limit, and leave 2 % or
-    /// 64 MiB of the file system (the smaller) free where that can be had. Errors: ENOSPC, there is not
-    /// enough to evict; kTierFull; those of unlinking.
+    /// Evicts what may go for this dataset until so many bytes more fit under the limit, and leave
+    /// NvmeOptions::keep_free of the file system free; where that is 0, 2 % or 64 MiB (the smaller) if that
+    /// can be had. Errors: ENOSPC, there is not enough to evict; kTierFull; those of unlinking.
     Result<void> make_room(const Room& room, DatasetNumber dataset);
 
     /// Whether so many bytes more can be had without evicting anything.
@@ -52,6 +52,7 @@ class SpaceKeeper {
         DatasetNumber dataset = 0;
         std::uint64_t bytes = 0;
     };
+    [[nodiscard]] std::uint64_t reserve(const NvmeCore::FreeSpace& space) const;
     Result<void> evict_next(const std::optional<Unit>& keep, const std::optional<Taker>& taker, bool save);
     Result<void> evict(Victim victim);
     void erase_entries(const Victim& victim);

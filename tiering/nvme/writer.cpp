@@ -148,6 +148,17 @@ void NvmeWriter::distrust(const ContentId& id, const Location& seen, std::uint64
     wake_.notify_one();
 }
 
+void NvmeWriter::meet_limit() {
+    Task task;
+    task.kind = Task::Kind::meet_limit;
+    {
+        MutexLock lock(mutex_);
+        if (closed_) return;
+        queue_.push_front(std::move(task));  // what waits to be written may not fit any more
+    }
+    wake_.notify_one();
+}
+
 void NvmeWriter::flush() {
     MutexLock lock(mutex_);
     if (closed_) return;
@@ -264,6 +275,9 @@ void NvmeWriter::work(Task& task) {
             break;
         case Task::Kind::distrust:
             review(task);
+            break;
+        case Task::Kind::meet_limit:
+            space_.meet_limit();
             break;
         case Task::Kind::flush: {
             packers_.flush();

