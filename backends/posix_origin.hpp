@@ -115,8 +115,9 @@ class PosixOrigin {
     virtual Result<PosixAttributes> attributes(const PosixNode& node) = 0;
     virtual Result<std::string> read_link(const PosixNode& node) = 0;
 
-    /// `mode`: with the bits of the umask; `flags`: of open(2), of which O_ACCMODE, O_TRUNC, O_EXCL and
-    /// O_SYNC count.
+    /// Makes a file and never opens one that is there: that is EEXIST with O_EXCL, else ESTALE, since whether
+    /// the caller may open it is still to be checked. `mode`: with the bits of the umask; `flags`: of
+    /// open(2), of which O_ACCMODE, O_EXCL and O_SYNC count.
     virtual Result<PosixCreated> create(const PosixNode& directory, const std::string& name, int flags,
                                         mode_t mode, const Caller& caller) = 0;
     virtual Result<void> make_directory(const PosixNode& directory, const std::string& name, mode_t mode,

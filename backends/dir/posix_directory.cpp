@@ -124,7 +124,7 @@ Result<PosixCreated> PosixTree::create(const PosixNode& directory, const std::st
                                        mode_t mode, const Caller& caller) {
     ++counters_->others;
     struct open_how how {};
-    how.flags = static_cast<std::uint64_t>(origin_flags(flags) | O_CREAT | O_NOFOLLOW);
+    how.flags = static_cast<std::uint64_t>((origin_flags(flags) & ~O_TRUNC) | O_CREAT | O_EXCL | O_NOFOLLOW);
     how.mode = mode & 07777U;
     how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
     FileDescriptor file;
@@ -132,7 +132,11 @@ Result<PosixCreated> PosixTree::create(const PosixNode& directory, const std::st
         const CallerScope acting(caller);
         file.reset(static_cast<int>(TIERFS_FAULT_CALL(
             "posix.create", ::syscall(SYS_openat2, at(directory), name.c_str(), &how, sizeof(how)))));
-        if (!file) return fail(system_error(errno, "creating a file"));
+        // Nobody has checked whether the caller may open what is there since the kernel looked: it is to look
+        // again, which ESTALE makes it do.
+        if (!file)
+            return fail(
+                system_error(errno == EEXIST && (flags & O_EXCL) == 0 ? ESTALE : errno, "creating a file"));
     }
     auto attributes = posix_attributes(file.get(), {});
     if (!attributes) return fail(std::move(attributes.error()));

@@ -458,6 +458,43 @@ def test_access_control_lists_are_enforced_and_handed_down(origin, show):
     assert stat.S_IMODE(os.stat(m.path / "d/new").st_mode) == 0o660, "the list, not the umask"
 
 
+def test_a_file_that_another_host_made_meanwhile_is_not_opened_unchecked(origin, show):
+    """The kernel remembers that there was none, and asks for it to be made: what is there by then has permissions."""
+    origin.chmod(0o777)
+    m = show(allow_other=None)
+    script = """
+assert not os.path.exists('file')
+sys.stdout.write('x'); sys.stdout.flush(); sys.stdin.readline()
+try:
+    os.open('file', os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o666)
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+    words = [sys.executable, "-c", f"import errno, os, sys\nos.chdir({str(m.path)!r})\n{script}"]
+    with subprocess.Popen(words, user=NOBODY, group=NOBODY, extra_groups=[], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as nobody:
+        try:
+            assert nobody.stdout.read(1) == "x"
+            data.write(origin / "file", b"of another")
+            (origin / "file").chmod(0o600)
+            assert nobody.communicate("\n", timeout=60)[0] == "EACCES\n"
+        finally:
+            nobody.kill()
+    assert (origin / "file").read_bytes() == b"of another"
+    # Who may gets what is there, or is told that it is there.
+    with pytest.raises(FileNotFoundError):
+        (m.path / "second").stat()
+    data.write(origin / "second", b"of another")
+    assert error_of(os.open, m.path / "second", os.O_CREAT | os.O_EXCL | os.O_WRONLY) == errno.EEXIST
+    with pytest.raises(FileNotFoundError):
+        (m.path / "third").stat()
+    data.write(origin / "third", b"of another")
+    with open(m.path / "third", "a+b") as file:
+        file.write(b", and mine")
+    assert (origin / "third").read_bytes() == b"of another, and mine"
+
+
+
 def test_shared_mapping(origin, show):
     m = show()
     path = m.path / "file"
