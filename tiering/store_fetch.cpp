@@ -49,6 +49,11 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
     bool was_prefetch = false, again = false;
     Dataset& dataset = datasets_.of(*flight->object);
     const Home home = result ? choose_home(dataset, *flight) : Home::none;
+    // Before it is out of the table, too: RAM may give it up at once, and whoever looks then finds it there.
+    if (home == Home::nvme) {
+        nvme_->admit(flight->key.id, flight->layout.size, flight->buffer->object_offset, flight->buffer,
+                     dataset.number, datasets_.codec_of(*flight->object));
+    }
     TIERFS_SYNC_POINT("store.flight.completing");
     {
         MutexLock lock(shard.mutex);
@@ -96,10 +101,6 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
     waiters.clear();
     if (result) {
         ram_.trim();
-        if (home == Home::nvme) {
-            nvme_->admit(flight->key.id, flight->layout.size, flight->buffer->object_offset, flight->buffer,
-                         dataset.number, datasets_.codec_of(*flight->object));
-        }
         if (!flight->layout.whole) top_up(flight->object, flight->layout);
     } else {
         prefetcher_.forget(flight->key.id);

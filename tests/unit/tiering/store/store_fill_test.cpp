@@ -1,10 +1,12 @@
 // The fill: in storage order, what is missing, below readers, until the tiers are full.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <set>
 
+#include "tests/unit/script.hpp"
 #include "tests/unit/tiering/store/harness.hpp"
 #include "tiering/ram/ram_tier.hpp"
 
@@ -127,6 +129,20 @@ TEST(StoreFill, AClassThatIsSetLaterFillsAtOnce) {
     EXPECT_EQ(filled(1), of_b) << "nothing twice";
     ASSERT_TRUE(eventually([&] { return h.store->stats().datasets[1].fill_offered_bytes == of_b; }));
     EXPECT_EQ(filled(2), 0U);
+}
+
+TEST(StoreFill, WhatIsForNvmeIsOnItsWayThereBeforeItsFlightIsForgotten) {
+    Scene made = scene(DatasetClass::automatic);
+    made.datasets = {epoch_of("/**", "auto")};
+    Harness h(made);
+    std::atomic<std::uint64_t> late{0};
+    Script script;
+    script.at("store.flight.landed", [&](std::size_t landed) {
+        if (h.nvme.admitted().size() < landed) ++late;  // there is room for all
+    });
+    ASSERT_TRUE(h.store->set_class("/**", DatasetClass::epoch));
+    ASSERT_TRUE(eventually([&] { return h.store->stats().datasets[0].filled_bytes == kFiles * kSize; }));
+    EXPECT_EQ(late, 0U);
 }
 
 TEST(StoreFill, OnlyWhereAnEpochIsConfigured) {
