@@ -30,9 +30,9 @@ try:
         offset = 0
         for _ in range(chance.randrange(1, 6)):
             piece = bytes([number % 251 + 1]) * chance.randrange(1, 200_000)
-            os.write(handle, piece)
-            say("wrote", name + ".tmp", offset, len(piece), number % 251 + 1)
-            offset += len(piece)
+            written = os.write(handle, piece)  # fewer, when the daemon dies after a part of them
+            say("wrote", name + ".tmp", offset, written, number % 251 + 1)
+            offset += written
         if chance.random() < 0.5:
             os.fsync(handle)
         os.close(handle)
