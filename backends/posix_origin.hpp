@@ -15,6 +15,13 @@
 
 namespace tierfs {
 
+/// Nanoseconds since 1970; what lies outside of the years 1678 to 2261 becomes their end.
+constexpr std::int64_t to_ns(std::int64_t seconds, std::int64_t nanoseconds) {
+    constexpr std::int64_t kSecond = 1'000'000'000, kMost = INT64_MAX / kSecond - 1;
+    if (seconds > kMost) return INT64_MAX;
+    return seconds < -kMost ? INT64_MIN : seconds * kSecond + nanoseconds;
+}
+
 /// What tells one file of the origin from all others, for as long as both exist: device and inode number; and
 /// when it was made (nanoseconds since 1970; 0: not known), since inode numbers are used again.
 struct PosixIdentity {

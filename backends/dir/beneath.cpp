@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "backends/posix_origin.hpp"
 #include "config/fault_point.hpp"
 
 namespace tierfs {
@@ -16,7 +17,7 @@ constexpr unsigned kAttemptsAtOnce = 16;  // races with renames are over by then
 constexpr std::chrono::milliseconds kBetweenAttempts{10};
 
 std::int64_t nanoseconds(const struct timespec& time) {
-    return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+    return to_ns(time.tv_sec, time.tv_nsec);
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ Result<PosixAttributes> posix_attributes(int descriptor, const std::string& name
     PosixAttributes attributes;
     attributes.status = to_stat(found);
     if ((found.stx_mask & STATX_BTIME) != 0)
-        attributes.born_ns = found.stx_btime.tv_sec * 1'000'000'000 + found.stx_btime.tv_nsec;
+        attributes.born_ns = to_ns(found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
     if (S_ISREG(attributes.status.st_mode))
         attributes.version = to_attributes(attributes.status).attributes.version;
     return attributes;

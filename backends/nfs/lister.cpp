@@ -100,8 +100,8 @@ Result<Lister::Listing> Lister::read_once(const std::string& path, const Handle&
         auto page = read_page(path, directory, cookie, verifier);
         if (!page) return fail(page.error());
         at_end = page->at_end;
-        if (!at_end && page->entries.empty())
-            return fail(EIO, "directory '" + path + "': the server sends a page without names");
+        if (!at_end && (page->entries.empty() || page->entries.back().cookie == cookie))
+            return fail(EIO, "directory '" + path + "': the server sends a page that leads no further");
         verifier = page->verifier;
         if (!page->entries.empty()) cookie = page->entries.back().cookie;
         for (auto& entry : page->entries) {
@@ -132,6 +132,10 @@ Result<ReaddirplusReply> Lister::read_page(const std::string& path, const Handle
 }
 
 Result<void> Lister::add(Listing& listing, DirectoryEntry3 entry) {
+    // Those that are left out count, too: else a server might go on for ever.
+    listing.bytes += sizeof(Name) + entry.name.size();
+    if (listing.bytes > most_bytes_)
+        return fail(EFBIG, "directory '" + listing.path + "' has too many names for memory.limit; raise it");
     if (entry.name == "." || entry.name == "..") return {};
     if (!is_name(entry.name)) {
         ++listing.hidden["impossible name"];
@@ -155,9 +159,6 @@ Result<void> Lister::add(Listing& listing, DirectoryEntry3 entry) {
         ++listing.hidden["socket, pipe or device"];
         return {};
     }
-    listing.bytes += sizeof(Name) + entry.name.size();
-    if (listing.bytes > most_bytes_)
-        return fail(EFBIG, "directory '" + listing.path + "' has too many names for memory.limit; raise it");
     listing.names.push_back(Name{std::move(entry.name), std::move(*entry.attributes)});
     return {};
 }

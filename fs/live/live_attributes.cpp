@@ -1,6 +1,8 @@
 // lookup, forget, getattr, setattr, statfs, readlink, extended attributes.
 #include <fcntl.h>
+#include <linux/limits.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 #include <string>
@@ -164,16 +166,30 @@ void get_xattr(fuse_req_t raw, fuse_ino_t node, const char* name, std::size_t si
     request.bytes(std::span(value).first(*length));
 }
 
+/// Names of trusted attributes are for the administrator alone (xattr(7)).
+std::string visible(std::string_view names, bool is_root) {
+    std::string shown;
+    while (!names.empty()) {
+        const auto end = std::min(names.find('\0'), names.size() - 1) + 1;
+        if (is_root || !names.starts_with("trusted.")) shown += names.substr(0, end);
+        names.remove_prefix(end);
+    }
+    return shown;
+}
+
 void list_xattrs(fuse_req_t raw, fuse_ino_t node, std::size_t size) {
     auto& operations = Session::user_of<LiveOperations>(raw);
+    const bool is_root = caller_of(raw).uid == 0;
     Request request(raw);
     const auto place = place_of(operations, node);
     if (!place) return request.error(place.error().code);
-    std::vector<char> names(size);
+    std::vector<char> names(XATTR_LIST_MAX);
     const auto length = operations.origin().list_xattrs(*place->held, names);
     if (!length) return request.error(length.error().code);
-    if (size == 0) return request.xattr_size(*length);
-    request.bytes(std::span(names).first(*length));
+    const std::string shown = visible({names.data(), *length}, is_root);
+    if (size == 0) return request.xattr_size(shown.size());
+    if (size < shown.size()) return request.error(ERANGE);
+    request.bytes(shown);
 }
 
 void set_xattr(fuse_req_t raw, fuse_ino_t node, const char* name, const char* value, std::size_t size,

@@ -52,7 +52,9 @@ LiveChange::~LiveChange() {
 // whose ticks are some milliseconds.
 bool LiveFiles::is_settled(const PosixAttributes& attributes, std::int64_t now) {
     const auto& changed = attributes.status.st_ctim;
-    const std::int64_t age = now - (changed.tv_sec * kSecond + changed.tv_nsec);
+    const std::int64_t at = to_ns(changed.tv_sec, changed.tv_nsec);
+    if (at > now || at < 0) return at < 0;
+    const std::int64_t age = now - at;
     return age >= (changed.tv_nsec == 0 ? 3 * kSecond : kSecond);
 }
 
@@ -131,7 +133,7 @@ Result<std::shared_ptr<const ObjectRef>> LiveFiles::object(const LiveNodePtr& no
     object.path = std::move(*path);
     object.version = now.version;
     object.size = static_cast<std::uint64_t>(now.status.st_size);
-    object.mtime_ns = now.status.st_mtim.tv_sec * kSecond + now.status.st_mtim.tv_nsec;
+    object.mtime_ns = to_ns(now.status.st_mtim.tv_sec, now.status.st_mtim.tv_nsec);
     return std::make_shared<const ObjectRef>(std::move(object));
 }
 

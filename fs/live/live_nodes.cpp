@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
+#include <unordered_set>
 #include <utility>
 
 namespace tierfs {
 
 namespace {
 
-constexpr unsigned kDeepest = 4096;
+constexpr unsigned kDeepest = 65536;
 constexpr std::size_t kCostOfHeld = 144;  // with ShardedLru's own, 256 bytes
 
 Error stale(const char* what) {
@@ -39,37 +41,74 @@ Result<LiveNodePtr> LiveNodes::find(NodeId id) {
     return found->second;
 }
 
+LiveNode::~LiveNode() {
+    // One after the other: trees are deeper than stacks.
+    std::vector<Name> left = std::move(names);
+    while (!left.empty()) {
+        const LiveNodePtr parent = std::move(left.back().parent);
+        left.pop_back();
+        if (parent.use_count() != 1) continue;
+        std::move(parent->names.begin(), parent->names.end(), std::back_inserter(left));
+        parent->names.clear();
+    }
+}
+
 Result<PosixNodePtr> LiveNodes::hold(const LiveNodePtr& node) {
-    return hold(node, 0);
+    // Each turn forgets a name that leads nowhere.
+    for (;;) {
+        auto way = way_to(node);
+        if (!way) return fail(std::move(way.error()));
+        auto held = follow(*way);
+        const int code = held ? 0 : held.error().code;
+        if (code != ENOENT && code != ENOTDIR && code != ESTALE) return held;
+    }
 }
 
-Result<PosixNodePtr> LiveNodes::hold(const LiveNodePtr& node, unsigned depth) {
-    if (depth > kDeepest) return fail(ENAMETOOLONG, "a path is too deep");
-    std::vector<LiveNode::Name> names;
-    {
-        const MutexLock lock(mutex_);
-        if (node->kept) return node->kept;
-        if (auto held = held_.get(node->id)) return std::move(*held);
-        names = node->names;
-    }
-    for (const auto& name : names) {
-        auto held = hold_by_name(*node, name, depth);
-        if (held) {
-            held_.put(node->id, *held, kCostOfHeld);
-            return held;
+Result<LiveNodes::Way> LiveNodes::way_to(const LiveNodePtr& node) {
+    Way way;
+    std::unordered_set<const LiveNode*> passed;
+    std::vector<LiveNode::Name> out_of_date;  // let go after the lock
+    LiveNodePtr at = node;
+    const MutexLock lock(mutex_);
+    for (;;) {
+        way.from = at->kept;
+        if (!way.from) way.from = held_.get(at->id).value_or(nullptr);
+        if (way.from) return way;
+        if (!at->names.empty() && passed.insert(at.get()).second) {
+            if (way.steps.size() >= kDeepest) return fail(ENAMETOOLONG, "a path is too deep");
+            way.steps.push_back({at, at->names.front()});
+            at = way.steps.back().name.parent;
+            continue;
         }
-        if (held.error().code != ENOENT && held.error().code != ENOTDIR && held.error().code != ESTALE)
-            return held;
-        forget_name(*node, name);
+        // No name leads here, or names that are out of date lead round in a circle.
+        if (way.steps.empty()) return fail(stale("the file is gone or has been moved at the origin"));
+        Step last = std::move(way.steps.back());
+        way.steps.pop_back();
+        std::erase(last.node->names, last.name);
+        out_of_date.push_back(std::move(last.name));
+        passed.erase(last.node.get());
+        at = std::move(last.node);
     }
-    return fail(stale("the file is gone or has been moved at the origin"));
 }
 
-Result<PosixNodePtr> LiveNodes::hold_by_name(const LiveNode& node, const LiveNode::Name& name,
-                                             unsigned depth) {
-    const auto parent = hold(name.parent, depth + 1);
-    if (!parent) return fail(parent.error());
-    auto held = origin_.hold(**parent, name.name);
+Result<PosixNodePtr> LiveNodes::follow(const Way& way) {
+    PosixNodePtr held = way.from;
+    for (auto step = way.steps.rbegin(); step != way.steps.rend(); ++step) {
+        auto next = hold_by_name(*step->node, *held, step->name.name);
+        if (!next) {
+            const int code = next.error().code;
+            if (code == ENOENT || code == ENOTDIR || code == ESTALE) forget_name(*step->node, step->name);
+            return next;
+        }
+        held = std::move(*next);
+        held_.put(step->node->id, held, kCostOfHeld);
+    }
+    return held;
+}
+
+Result<PosixNodePtr> LiveNodes::hold_by_name(const LiveNode& node, const PosixNode& directory,
+                                             const std::string& name) {
+    auto held = origin_.hold(directory, name);
     if (!held) return held;
     const auto found = origin_.attributes(**held);
     if (!found) return fail(found.error());

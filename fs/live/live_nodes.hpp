@@ -39,6 +39,9 @@ class LiveNode {
   public:
     LiveNode(NodeId id_, const PosixIdentity& identity_, mode_t type_)
         : id(id_), identity(identity_), type(type_) {}
+    ~LiveNode();
+    LiveNode(const LiveNode&) = delete;
+    LiveNode& operator=(const LiveNode&) = delete;
 
     const NodeId id;
     const PosixIdentity identity;
@@ -114,8 +117,22 @@ class LiveNodes {
                    static_cast<std::uint64_t>(identity.born_ns);
         }
     };
-    Result<PosixNodePtr> hold(const LiveNodePtr& node, unsigned depth);
-    Result<PosixNodePtr> hold_by_name(const LiveNode& node, const LiveNode::Name& name, unsigned depth);
+    struct Step {
+        LiveNodePtr node;
+        LiveNode::Name name;
+    };
+    /// From a node that is held to another, the last step first.
+    struct Way {
+        PosixNodePtr from;
+        std::vector<Step> steps;
+    };
+    /// By the names that are known, however deep: no recursion, which a tree of anybody's making would drive
+    /// over the end of the stack. ESTALE: none lead there.
+    Result<Way> way_to(const LiveNodePtr& node);
+    /// Holds what lies on it. Forgets the name that turns out to lead elsewhere: ENOENT, ENOTDIR, ESTALE.
+    Result<PosixNodePtr> follow(const Way& way);
+    Result<PosixNodePtr> hold_by_name(const LiveNode& node, const PosixNode& directory,
+                                      const std::string& name);
     void forget_name(LiveNode& node, const LiveNode::Name& name);
     static void add_name(LiveNode& node, const LiveNodePtr& parent, const std::string& name);
 

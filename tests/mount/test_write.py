@@ -458,6 +458,30 @@ def test_access_control_lists_are_enforced_and_handed_down(origin, show):
     assert stat.S_IMODE(os.stat(m.path / "d/new").st_mode) == 0o660, "the list, not the umask"
 
 
+def test_dates_beyond_what_nanoseconds_count(origin, show):
+    m = show()
+    (m.path / "file").write_bytes(b"x")
+    for year in (2400, 1600):
+        seconds = int((year - 1970) * 365.2425 * 86400)
+        os.utime(m.path / "file", (seconds, seconds))
+        assert (m.path / "file").stat().st_mtime == (origin / "file").stat().st_mtime
+        assert data.read_cold(m.path / "file") == b"x"
+    assert os.getxattr(m.path / "file", "user.tierfs.version")
+
+
+def test_trusted_attributes_are_shown_to_root_alone(show):
+    m = show(allow_other=None)
+    (m.path / "file").write_bytes(b"x")
+    os.setxattr(m.path / "file", "user.a", b"1")
+    try:
+        os.setxattr(m.path / "file", "trusted.secret", b"1")
+    except OSError as error:
+        assert error.errno == errno.EOPNOTSUPP
+        pytest.skip("the file system below has no trusted attributes")
+    assert sorted(os.listxattr(m.path / "file")) == ["trusted.secret", "user.a"]
+    assert by_nobody("print(os.listxattr('file'))", m.path).stdout == "['user.a']\n"
+
+
 def test_a_file_that_another_host_made_meanwhile_is_not_opened_unchecked(origin, show):
     """The kernel remembers that there was none, and asks for it to be made: what is there by then has permissions."""
     origin.chmod(0o777)
