@@ -32,7 +32,7 @@ def all_suites(options, pattern):
         Mutations(),
         Build("asan", ("tierfs", "tierfs-stage", "iobench", "micro", "unit_tests", *(f"fuzz_{name}" for name in names())), 960,
               options.jobs),
-        Unit("asan", 300 * times, pattern, ASAN, options.full),
+        Unit("asan", 340 * times, pattern, ASAN, options.full),
         Bench("asan", 270 * times, pattern, 3, options.full),
         Stage("asan", 240 * times, pattern, 3, options.full),
         Mounts("asan", 1060 * times, pattern, "not release_only", 3, options.full),
@@ -48,6 +48,6 @@ def all_suites(options, pattern):
         Unit("tsan", 420 * times, pattern, TSAN, options.full),
         Mounts("tsan", 370 * times, pattern, "tsan", 4, options.full),
         Build("release", ("tierfs", "iobench"), 600, options.jobs),
-        Mounts("release", 620 * times, pattern, "release or release_only", 1, options.full),
+        Mounts("release", 780 * times, pattern, "release or release_only", 1, options.full),
         Faults("crash-release", "crash", "release", 120 * times, 1, options.full, "release"),
     ]
