@@ -7,50 +7,18 @@
 
 #include <array>
 #include <climits>
-#include <cstdio>
 #include <memory>
-#include <random>
 
 #include "backends/dir/beneath.hpp"
 #include "backends/disk/aligned_buffer.hpp"
+#include "backends/upload_name.hpp"
 #include "config/fault_point.hpp"
 
 namespace tierfs {
 namespace {
 
-constexpr std::string_view kTemporary = ".tierfs-upload-";
-constexpr std::size_t kTargetDigits = 16, kRandomDigits = 16;
 constexpr std::size_t kReadSize = 4U << 20;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-
-struct Split {
-    std::string directory, name;
-};
-Split split(const std::string& path) {
-    const auto slash = path.rfind('/');
-    if (slash == std::string::npos) return {"", path};
-    return {path.substr(0, slash), path.substr(slash + 1)};
-}
-
-std::string random_digits() {
-    std::random_device source;
-    std::array<char, kRandomDigits + 1> text{};
-    std::snprintf(text.data(), text.size(), "%08x%08x", source(), source());
-    return text.data();
-}
-
-/// What all uploads of a path begin with.
-Result<std::string> temporary_prefix(const std::string& path) {
-    const auto digest = md5_hex(std::as_bytes(std::span(path)));
-    if (!digest) return fail(digest.error());
-    return std::string(kTemporary) + digest->substr(0, kTargetDigits) + "-";
-}
-
-/// An id comes from a journal, which anybody may have written to: it must not lead elsewhere.
-bool is_upload_name(std::string_view name, std::string_view prefix) {
-    if (!name.starts_with(prefix) || name.size() != prefix.size() + kRandomDigits) return false;
-    return !from_hex(name.substr(prefix.size())).empty();
-}
 
 timespec to_timespec(std::int64_t nanoseconds) {
     constexpr std::int64_t kSecond = 1'000'000'000;
@@ -141,7 +109,7 @@ Result<FileDescriptor> DirectoryWriter::make_directory(int above, const std::str
 }
 
 Result<FileDescriptor> DirectoryWriter::parent_of(const std::string& path, bool make) {
-    const auto directory = split(path).directory;
+    const auto directory = split_path(path).directory;
     auto opened = open_beneath(root_.get(), directory, O_RDONLY | O_DIRECTORY);
     if (opened || opened.error().code != ENOENT || !make) return opened;
     auto current = open_beneath(root_.get(), "", O_RDONLY | O_DIRECTORY);
@@ -158,9 +126,9 @@ Result<Upload> DirectoryWriter::begin(const std::string& path, const PutOptions&
     const auto directory = parent_of(path, true);
     if (!directory) return fail(directory.error());
     if (options.only_if_absent && stat_file(path)) return error(EEXIST, path, "write");
-    const auto prefix = temporary_prefix(path);
+    const auto prefix = upload_prefix(path);
     if (!prefix) return fail(prefix.error());
-    const auto name = *prefix + random_digits();
+    const auto name = new_upload_name(*prefix);
     const FileDescriptor file(TIERFS_FAULT_CALL(
         "dir.create",
         ::openat(directory->get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)));
@@ -169,10 +137,10 @@ Result<Upload> DirectoryWriter::begin(const std::string& path, const PutOptions&
 }
 
 Result<FileDescriptor> DirectoryWriter::open_upload(const Upload& upload, int flags) {
-    const auto prefix = temporary_prefix(upload.path);
+    const auto prefix = upload_prefix(upload.path);
     if (!prefix) return fail(prefix.error());
     if (!is_upload_name(upload.id, *prefix)) return error(ENOENT, upload.path, "no such upload");
-    const auto directory = split(upload.path).directory;
+    const auto directory = split_path(upload.path).directory;
     return open_beneath(root_.get(), directory.empty() ? upload.id : directory + "/" + upload.id,
                         flags | O_NOFOLLOW);
 }
@@ -227,7 +195,7 @@ Result<std::vector<UploadPart>> DirectoryWriter::parts(const Upload& upload, std
 
 Result<void> DirectoryWriter::rename_into_place(int directory, const Upload& upload,
                                                 const PutOptions& options) {
-    const auto name = split(upload.path).name;
+    const auto name = split_path(upload.path).name;
     if (!options.only_if_version.empty()) {
         const auto there = stat_file(upload.path);
         if (!there && there.error().code != ENOENT) return fail(there.error());
@@ -278,7 +246,7 @@ Result<Written> DirectoryWriter::complete(const Upload& upload, std::span<const 
 }
 
 Result<void> DirectoryWriter::abort(const Upload& upload) {
-    const auto prefix = temporary_prefix(upload.path);
+    const auto prefix = upload_prefix(upload.path);
     if (!prefix) return fail(prefix.error());
     if (!is_upload_name(upload.id, *prefix)) return {};
     const auto directory = parent_of(upload.path, false);
@@ -289,7 +257,7 @@ Result<void> DirectoryWriter::abort(const Upload& upload) {
 }
 
 Result<std::vector<PendingUpload>> DirectoryWriter::pending(const std::string& path) {
-    const auto prefix = temporary_prefix(path);
+    const auto prefix = upload_prefix(path);
     if (!prefix) return fail(prefix.error());
     std::vector<PendingUpload> found;
     auto directory = parent_of(path, false);
@@ -345,7 +313,8 @@ Result<void> DirectoryWriter::remove(const std::string& path) {
     const auto directory = parent_of(path, false);
     if (!directory) return directory.error().code == ENOENT ? Result<void>{} : fail(directory.error());
     ++removes_;
-    if (TIERFS_FAULT_CALL("dir.unlink", ::unlinkat(directory->get(), split(path).name.c_str(), 0)) != 0 &&
+    if (TIERFS_FAULT_CALL("dir.unlink", ::unlinkat(directory->get(), split_path(path).name.c_str(), 0)) !=
+            0 &&
         errno != ENOENT)
         return error(errno, path, "remove");
     if (const int code = sync(directory->get()); code != 0)

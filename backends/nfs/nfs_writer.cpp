@@ -1,56 +1,25 @@
 #include "backends/nfs/nfs_writer.hpp"
 
 #include <climits>
-#include <cstdio>
-#include <random>
 
 #include "backends/nfs/waiting.hpp"
+#include "backends/upload_name.hpp"
 
 namespace tierfs::nfs {
 namespace {
 
-constexpr std::string_view kTemporary = ".tierfs-upload-";
-constexpr std::size_t kTargetDigits = 16, kRandomDigits = 16;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr unsigned kMostAttempts = 4;  ///< of a part whose server was started anew
 constexpr std::uint32_t kUnstable = 0, kUnchecked = 0, kExists = 17, kNotPermitted = 1;
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-struct Split {
-    std::string directory, name;
-};
-Split split(const std::string& path) {
-    const auto slash = path.rfind('/');
-    if (slash == std::string::npos) return {"", path};
-    return {path.substr(0, slash), path.substr(slash + 1)};
-}
-
 std::string beside(const Upload& upload) {
-    const auto directory = split(upload.path).directory;
+    const auto directory = split_path(upload.path).directory;
     return directory.empty() ? upload.id : directory + "/" + upload.id;
 }
 
-std::string random_digits() {
-    std::random_device source;
-    std::array<char, kRandomDigits + 1> text{};
-    std::snprintf(text.data(), text.size(), "%08x%08x", source(), source());
-    return text.data();
-}
-
-Result<std::string> temporary_prefix(const std::string& path) {
-    const auto digest = md5_hex(std::as_bytes(std::span(path)));
-    if (!digest) return fail(digest.error());
-    return std::string(kTemporary) + digest->substr(0, kTargetDigits) + "-";
-}
-
-/// An id comes from a journal, which anybody may have written to: it must not lead elsewhere.
-bool is_upload_name(std::string_view name, std::string_view prefix) {
-    return name.starts_with(prefix) && name.size() == prefix.size() + kRandomDigits &&
-           !from_hex(name.substr(prefix.size())).empty();
-}
-
 Result<void> expect_upload(const Upload& upload) {
-    const auto prefix = temporary_prefix(upload.path);
+    const auto prefix = upload_prefix(upload.path);
     if (!prefix) return fail(prefix.error());
     if (!is_upload_name(upload.id, *prefix)) return fail(ENOENT, "'" + upload.path + "': no such upload");
     return {};
@@ -179,7 +148,7 @@ Result<std::uint32_t> NfsWriter::act(const Procedure& procedure, std::string arg
 }
 
 Result<Handle> NfsWriter::parent_of(const std::string& path, bool make) {
-    const auto wanted = split(path).directory;
+    const auto wanted = split_path(path).directory;
     std::size_t end = 0;
     for (;;) {
         const auto so_far = wanted.substr(0, end);
@@ -206,9 +175,9 @@ Result<Upload> NfsWriter::begin(const std::string& path, const PutOptions& optio
     const auto directory = parent_of(path, true);
     if (!directory) return fail(directory.error());
     if (options.only_if_absent && stat_file(path)) return fail(EEXIST, "'" + path + "' is there");
-    const auto prefix = temporary_prefix(path);
+    const auto prefix = upload_prefix(path);
     if (!prefix) return fail(prefix.error());
-    const auto name = *prefix + random_digits();
+    const auto name = new_upload_name(*prefix);
     XdrWriter arguments;
     arguments.fixed(names_arguments(*directory, name));
     arguments.u32(kUnchecked);  // the name is ours alone: asking again does no harm
@@ -357,7 +326,7 @@ Result<void> NfsWriter::rename_into_place(const Upload& upload, const There& tem
     }
     const auto directory = parent_of(path, false);
     if (!directory) return fail(directory.error());
-    const auto name = split(path).name;
+    const auto name = split_path(path).name;
     // Of an answer that was lost the second one says that there is nothing to do: then it was ours.
     const auto is_done = [&] {
         const auto there = look_up(path);
@@ -400,19 +369,19 @@ Result<Written> NfsWriter::complete(const Upload& upload, std::span<const Upload
 }
 
 Result<void> NfsWriter::abort(const Upload& upload) {
-    const auto prefix = temporary_prefix(upload.path);
+    const auto prefix = upload_prefix(upload.path);
     if (!prefix) return fail(prefix.error());
     if (!is_upload_name(upload.id, *prefix)) return {};
     return remove(beside(upload));
 }
 
 Result<std::vector<PendingUpload>> NfsWriter::pending(const std::string& path) {
-    const auto prefix = temporary_prefix(path);
+    const auto prefix = upload_prefix(path);
     if (!prefix) return fail(prefix.error());
     std::vector<PendingUpload> found;
     std::string token;
     do {
-        auto page = lister_.list(split(path).directory, token);
+        auto page = lister_.list(split_path(path).directory, token);
         if (!page && page.error().code == ENOENT) return found;
         if (!page) return fail(page.error());
         for (const auto& entry : page->entries) {
@@ -471,8 +440,8 @@ Result<std::string> NfsWriter::checksum(const std::string& path, std::uint64_t p
 Result<void> NfsWriter::remove(const std::string& path) {
     const auto directory = parent_of(path, false);
     if (!directory) return directory.error().code == ENOENT ? Result<void>{} : fail(directory.error());
-    const auto removed =
-        act(kRemove, names_arguments(*directory, split(path).name), "REMOVE of '" + path + "'", kNoEntry);
+    const auto removed = act(kRemove, names_arguments(*directory, split_path(path).name),
+                             "REMOVE of '" + path + "'", kNoEntry);
     if (!removed) return fail(removed.error());
     return {};
 }
