@@ -60,7 +60,8 @@ start)
         portmap=0; [ "${PORTMAP:-0}" = 1 ] && portmap=111
         /usr/bin/python3 "$here/rpcbind_stub.py" "$folder/run/rpcbind.sock" "$address" $portmap >"$folder/rpcbind.log" 2>&1 </dev/null &
         echo $! >"$folder/rpcbind.pid"
-        for _ in $(seq 50); do [ -S "$folder/run/rpcbind.sock" ] && break; sleep 0.1; done
+        for _ in $(seq 100); do [ -S "$folder/run/rpcbind.sock" ] && break; sleep 0.1; done
+        [ -S "$folder/run/rpcbind.sock" ] || { echo "no portmapper"; cat "$folder/rpcbind.log"; stop_one rpcbind; exit 1; }
     fi
     # One process: exec all the way, so that the id is ganesha's.
     running ganesha || {

@@ -108,15 +108,17 @@ def accept(listener):
 
 def main():
     path, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    if os.path.exists(path):
-        os.unlink(path)
+    folder, name = os.path.split(path)
+    os.chdir(folder)  # an address holds 107 bytes (unix(7)); folders of tests are longer
+    if os.path.exists(name):
+        os.unlink(name)
     listeners = []
     if port:
         listeners.append(socket.socket())
         listeners[0].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listeners[0].bind((address, port))
     local = socket.socket(socket.AF_UNIX)
-    local.bind(path)
+    local.bind(name)
     for one in [*listeners, local]:
         one.listen(64)
     for one in listeners:
