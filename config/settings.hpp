@@ -84,6 +84,8 @@ struct Settings {
     unsigned nfs_mount_port = 0;             ///< nfs.mount_port; 0: asked of the portmapper
     std::uint32_t nfs_uid = 0, nfs_gid = 0;  ///< nfs.uid, nfs.gid: who asks; default: who mounts
 
+    std::string metrics_listen;  ///< metrics.listen (config/listen_address.hpp); empty: nobody is answered
+
     // log
     std::string log_level = "info";  ///< log.level: debug, info, warning, error
     std::string log_file;  ///< log.file; empty: standard error (-f), else /var/log/tierfs/… or none

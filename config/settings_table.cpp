@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "config/listen_address.hpp"
 #include "config/units.hpp"
 
 namespace tierfs::settings {
@@ -182,6 +183,8 @@ std::vector<Key> make_table() {
          "The group that the NFS server is asked as; auto: who mounts, with the further groups of the "
          "process.",
          0, kMostId, false, true},
+        {"metrics.listen", Kind::address, &S::metrics_listen,
+         "Where Prometheus may fetch metrics of this mount, as http://ADDRESS/metrics; empty: nowhere."},
         {"log.level",
          Kind::choice,
          &S::log_level,
@@ -282,6 +285,7 @@ bool fits(const Key& key, std::string_view text) {
     if (key.kind == Kind::choice)
         return std::find(key.choices.begin(), key.choices.end(), text) != key.choices.end();
     if (text.empty() || key.kind == Kind::text) return true;
+    if (key.kind == Kind::address) return parse_listen_address(text).has_value();
     if (key.kind == Kind::path) return text[0] == '/';
     if (key.kind == Kind::paths) return are_apart(split_paths(text));
     const std::size_t scheme = text.starts_with("https://") ? 8 : text.starts_with("http://") ? 7 : 0;
@@ -401,6 +405,10 @@ std::string allowed(const Key& key) {
             return "absolute paths with ':' between them, none twice or inside another";
         case Kind::url:
             return "http://HOST[:PORT] or https://HOST[:PORT], without user, password and query";
+        case Kind::address:
+            return "a port of this machine alone, as 127.0.0.1:9464 or [::1]:9464, or the absolute path of a "
+                   "UNIX "
+                   "socket";
         case Kind::choice:
             for (const auto choice : key.choices) out += (out.empty() ? "" : ", ") + std::string(choice);
             return out;

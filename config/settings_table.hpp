@@ -19,7 +19,7 @@ using Member = std::variant<bool Settings::*, unsigned Settings::*, std::uint64_
                             std::string Settings::*, Profile Settings::*, AddressingStyle Settings::*,
                             DatasetClass Settings::*, Codec Settings::*, NfsMode Settings::*>;
 
-enum class Kind { flag, size, duration, count, octal, text, path, paths, url, choice };
+enum class Kind { flag, size, duration, count, octal, text, path, paths, url, choice, address };
 
 /// One key. `min` and `max` are bytes, milliseconds or a plain number, as the kind has it.
 struct Key {

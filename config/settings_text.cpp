@@ -1,6 +1,7 @@
 // What people read about the settings: --help, the YAML file of defaults, the man page.
 #include <algorithm>
 
+#include "config/settings_manual.hpp"
 #include "config/settings_table.hpp"
 
 namespace tierfs {
@@ -40,6 +41,8 @@ std::string usage(const Key& key) {
             return name + "=PATH[:PATH...]";
         case Kind::url:
             return name + "=URL";
+        case Kind::address:
+            return name + "=ADDRESS";
         case Kind::choice:
             break;
     }
@@ -61,6 +64,12 @@ std::string man_text(std::string_view text) {
         }
     }
     return !out.empty() && (out[0] == '.' || out[0] == '\'') ? "\\&" + out : out;
+}
+
+std::string man_explanation(const Key& key) {
+    const std::string value = default_text(key);
+    return man_text(key.help) + "\nAllowed: " + man_text(settings::allowed(key)) +
+           ".\nDefault: " + (value.empty() ? std::string("empty") : man_text(value)) + ".\n";
 }
 
 }  // namespace
@@ -108,14 +117,27 @@ std::string settings_defaults_yaml() {
 std::string settings_man() {
     std::string out;
     for (const Key& key : settings::table()) {
-        const std::string value = default_text(key);
-        out += ".TP\n.B " + man_text(usage(key)) + "\n" + man_text(key.help) + "\n";
-        out += "Allowed: " + man_text(settings::allowed(key)) + ".\n";
-        out += "Default: " + (value.empty() ? std::string("empty") : man_text(value)) + ".\n";
+        out += ".TP\n.B " + man_text(usage(key)) + "\n" + man_explanation(key);
     }
     out +=
         ".TP\n.B config=FILE\nRead settings from a YAML file first; the environment and other options "
         "override it.\n";
+    return out;
+}
+
+std::string settings_yaml_man() {
+    std::string out;
+    std::string section = "none";
+    for (const Key& key : settings::table()) {
+        const std::string own = section_of(key.name);
+        if (own != section) out += ".SS " + (own.empty() ? std::string("Of the mount") : own + ":") + "\n";
+        section = own;
+        std::string value = usage(key).substr(key.name.size());
+        value = value.empty() ? "true|false" : value.substr(1);
+        out += ".TP\n.B " +
+               man_text(std::string(key.name.substr(own.empty() ? 0 : own.size() + 1)) + ": " + value) +
+               "\n" + man_explanation(key);
+    }
     return out;
 }
 

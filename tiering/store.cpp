@@ -12,6 +12,8 @@ namespace tierfs {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 /// Of the destructor: who destroys a store has stopped it.
 constexpr std::chrono::hours kLongestWait{24};
 
@@ -152,7 +154,8 @@ UnitLayout TieredStore::layout_of(std::uint64_t size) const {
 
 void TieredStore::read(std::shared_ptr<const ObjectRef> object, std::uint64_t offset, std::uint32_t length,
                        ReadCallback callback) {
-    add(reads_.mine().requests, 1);
+    const bool timed = reads_.mine().requests.fetch_add(1, std::memory_order_relaxed) % kTimedOneOf == 0;
+    const auto since = timed ? Clock::now() : Clock::time_point{};
     if (!gate_.enter()) {
         fail_read(callback, Error{ECANCELED, object->path + ": the mount is going away"});
         return;
@@ -168,6 +171,7 @@ void TieredStore::read(std::shared_ptr<const ObjectRef> object, std::uint64_t of
     PrefetchAdvice advice;
     if (!layout.whole) {
         advice = prefetcher_.observe(*object, offset, end, StreamPrefetcher::Clock::now());
+        add(advice.sequential ? reads_.mine().sequential : reads_.mine().random, 1);
     }
     if (offset == 0) datasets_.began(*object);
     Dataset& dataset = datasets_.of(*object);
@@ -175,6 +179,7 @@ void TieredStore::read(std::shared_ptr<const ObjectRef> object, std::uint64_t of
     ReadReply reply;
     if (read_from_ram(layout, object->content, offset, end, reply)) {
         small_file_read(*object, layout, account(reply, dataset));
+        if (timed) latencies_.ram.add(Clock::now() - since, kTimedOneOf);
         callback(std::move(reply));
     } else if (add(reads_.mine().ram_misses, 1);
                !layout.whole && !advice.sequential && read_exactly(*object, offset, end, reply)) {
@@ -278,7 +283,14 @@ void TieredStore::finish(const ReadOperationPtr& operation) {
         reply.owners.push_back(std::move(piece.buffer));
     }
     account(reply, datasets_.of(*operation->object));
+    time_operation(*operation);
     operation->callback(std::move(reply));
+}
+
+void TieredStore::time_operation(const ReadOperation& operation) {
+    const bool fetched = operation.fetched.load(std::memory_order_relaxed);
+    (fetched ? latencies_.origin : latencies_.nvme).add(Clock::now() - operation.since);
+    if (operation.admitted != operation.since) latencies_.memory.add(operation.admitted - operation.since);
 }
 
 std::optional<WholeFile> TieredStore::whole_file(const ObjectRef& object) {
@@ -329,6 +341,12 @@ StoreStats TieredStore::stats() const {
     stats.prefetched_unused_bytes =
         stats.prefetched_bytes - std::min(stats.prefetched_bytes, sum(&Reads::prefetched_used));
     stats.data_memory_bytes = arena_->in_use();
+    stats.sequential_reads = sum(&Reads::sequential);
+    stats.random_reads = sum(&Reads::random);
+    stats.latencies = {latencies_.ram.get(),    latencies_.nvme.get(),        latencies_.origin.get(),
+                       latencies_.memory.get(), latencies_.fetch_small.get(), latencies_.fetch_large.get()};
+    stats.fetches_large_bytes = fetches_large_bytes_.get();
+    stats.memory_waiting = admission_->waiting();
     const RamTierStats ram = ram_.stats();
     stats.ram.limit_bytes = plan_.ram_tier;
     stats.ram.used_bytes = ram.used_bytes + ram.ahead_bytes + ram.kept_bytes;

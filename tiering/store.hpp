@@ -15,6 +15,7 @@
 #include "config/memory_plan.hpp"
 #include "config/result.hpp"
 #include "config/settings.hpp"
+#include "tiering/latency_histogram.hpp"
 #include "tiering/object.hpp"
 #include "tiering/policy/dataset_policy.hpp"
 #include "tiering/policy/pins.hpp"
@@ -61,6 +62,18 @@ struct TierStats {
     std::vector<DeviceStats> devices;
 };
 
+/// How long reads took from their coming to the store to their answer, by the slowest tier that they waited
+/// for, and requests to the origin. Errors are not in it.
+struct ReadLatencies {
+    LatencyStats ram;     ///< one of 16 is timed, and counted as 16
+    LatencyStats nvme;    ///< nothing but devices was asked
+    LatencyStats origin;  ///< a fetch was waited for, their own or one that was under way
+    LatencyStats memory;  ///< of reads that waited for data memory, that part; it is in the others, too
+    /// From the hand-over to the origin to its answer, of demand, readahead and fill: up to 256 KiB, where
+    /// the answer's beginning takes most of the time, and larger.
+    LatencyStats fetch_small, fetch_large;
+};
+
 /// Bytes and counts since the start, but for gauges. Every byte of a reply is counted in exactly one tier:
 /// `origin` for bytes that came from the origin since an application last used them, whichever buffer they
 /// crossed.
@@ -72,6 +85,11 @@ struct StoreStats {
     std::uint64_t prefetched_unused_bytes =
         0;  ///< of these, so far not read; those still wanted, too (gauge)
     std::uint64_t checksum_errors = 0;
+    /// Of objects that are fetched in parts: reads that go on where another one ended, and the others.
+    std::uint64_t sequential_reads = 0, random_reads = 0;
+    ReadLatencies latencies;
+    std::uint64_t fetches_large_bytes = 0;  ///< of ReadLatencies::fetch_large
+    std::uint64_t memory_waiting = 0;       ///< reads that wait for data memory (gauge)
     TierStats ram, nvme;
     std::vector<DatasetStatus> datasets;  ///< by rule; the last: of what no rule is for
     Pins::Totals pins;                    ///< as they were when they were set (gauge)

@@ -22,10 +22,12 @@ bool TieredStore::read_exactly(const ObjectRef& object, std::uint64_t begin, std
     const std::uint64_t to = std::min(align_up(end), object.size);
     auto buffer = arena_->allocate(to - from);
     if (!buffer) return false;
+    const auto since = std::chrono::steady_clock::now();
     if (!nvme_->read(object.content, object.size, from, buffer->writable().first(to - from))) {
         buffer->quiet = true;
         return false;
     }
+    latencies_.nvme.add(std::chrono::steady_clock::now() - since);
     buffer->source = ArenaBuffer::Source::nvme;
     buffer->object_offset = from;
     buffer->set_size(to - from);

@@ -40,7 +40,17 @@ void TieredStore::send(const FlightPtr& flight, Priority priority) {
         counters_.prefetched.fetch_add(size, std::memory_order_relaxed);
         flight->buffer->fetched_ahead = true;
     }
+    flight->sent = std::chrono::steady_clock::now();
     origin_.read(std::move(request));
+}
+
+void TieredStore::time_fetch(const Flight& flight) {
+    constexpr std::uint64_t kLargestSmall = 256U << 10U;
+    const std::uint64_t size = flight.buffer->bytes().size();
+    const bool small = size <= kLargestSmall;
+    (small ? latencies_.fetch_small : latencies_.fetch_large)
+        .add(std::chrono::steady_clock::now() - flight.sent);
+    if (!small) fetches_large_bytes_.add(size);
 }
 
 void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
@@ -49,6 +59,7 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
     bool was_prefetch = false, again = false;
     Dataset& dataset = datasets_.of(*flight->object);
     const Home home = result ? choose_home(dataset, *flight) : Home::none;
+    if (result) time_fetch(*flight);
     // Before it is out of the table, too: RAM may give it up at once, and whoever looks then finds it there.
     if (home == Home::nvme) {
         nvme_->admit(flight->key.id, flight->layout.size, flight->buffer->object_offset, flight->buffer,

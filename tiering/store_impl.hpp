@@ -141,6 +141,8 @@ class TieredStore final : public Store {
     Came account(const ReadReply& reply, Dataset& dataset);
     void fail_read(const ReadCallback& callback, Error error);
     void finish(const ReadOperationPtr& operation);
+    void time_operation(const ReadOperation& operation);
+    void time_fetch(const Flight& flight);
     void arrived(const ReadOperationPtr& operation);
 
     // store_policy.cpp: what the class of a dataset means for the tiers
@@ -265,9 +267,15 @@ class TieredStore final : public Store {
     /// Of reads.
     struct Reads {
         std::atomic<std::uint64_t> requests{0}, bytes{0}, ram{0}, nvme{0}, origin{0}, ram_hits{0},
-            ram_misses{0}, prefetched_used{0};
+            ram_misses{0}, prefetched_used{0}, sequential{0}, random{0};
     };
     Striped<Reads> reads_;
+    static constexpr std::uint64_t kTimedOneOf = 16;  ///< of reads that RAM answers
+    struct Latencies {
+        LatencyHistogram ram, nvme, origin, memory, fetch_small, fetch_large;
+    };
+    Latencies latencies_;
+    StripedCounter fetches_large_bytes_;
     struct Counters {
         std::atomic<std::uint64_t> errors{0}, fetched{0}, prefetched{0}, prefetch_under_way{0},
             fill_under_way{0}, fill_requests{0}, prefetch_requests{0};

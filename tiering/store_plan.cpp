@@ -154,6 +154,7 @@ std::vector<FlightPtr> TieredStore::commit(const ReadOperationPtr& operation, Fl
         gate_.add();
         flights.push_back(std::move(flight));
     }
+    if (!flights.empty() || !plan.joins.empty()) operation->fetched = true;
     // One more for the planner, which still has to read the NVMe tier.
     operation->pending.store(static_cast<std::uint32_t>(operation->pieces.size()) - in_ram + 1);
     return flights;
@@ -163,6 +164,7 @@ TieredStore::Started TieredStore::attempt(const ReadOperationPtr& operation, boo
     ReadPlan plan;
     std::vector<ReadPlan::UnitPlan> units = divide(*operation, false);
     TIERFS_SYNC_POINT("store.read.divided");
+    if (queued) operation->admitted = std::chrono::steady_clock::now();  // of the attempts the last counts
     FlightTable::Shard& shard = flights_.shard(operation->object->content);
     std::vector<FlightPtr> flights;
     for (;;) {
@@ -234,6 +236,7 @@ void TieredStore::read_nvme(const ReadOperationPtr& operation, ReadPlan::Own& ow
 }
 
 void TieredStore::fetch_instead(const ReadOperationPtr& operation, ReadPlan::Own& own) {
+    operation->fetched = true;
     if (operation->object->archived) {
         operation->set_error(archived_error(*operation->object));
         for (std::uint32_t i = 0; i < own.pieces; ++i) arrived(operation);

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "config/log.hpp"
+#include "fs/metrics/metrics.hpp"
 #include "tiering/object.hpp"
 
 namespace tierfs {
@@ -200,6 +201,9 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number, Fil
     if (!takes_over_) allow_passthrough(std::move(against));
     jobs_ = std::make_unique<Jobs>(*origin_, *store_, *pins_, *pin_keeper_);
     if (listener) open_control(std::move(listener), number);
+    metrics_ =
+        std::make_unique<MetricsServer>(settings_.metrics_listen, [this] { return metrics_text(status()); });
+    metrics_->tick();
     sample_memory();
     return {};
 }
@@ -267,6 +271,7 @@ std::string Daemon::against_passthrough() const {
 
 Result<nlohmann::json> Daemon::command(const std::string& name, const nlohmann::json& request) {
     if (name == "status") return status_json(status());
+    if (name == "sample") return sample_json(status());
     if (name == "class") return set_class(request);
     if (name == "reload") return reload();
     auto answer = jobs_->command(name, request);
@@ -344,6 +349,9 @@ StatusInputs Daemon::status() {
     in.names = names_->stats();
     if (live_) add_live(in);
     in.requests = watchdog_->stats();
+    in.metadata = session_->requests().metadata();
+    in.origin_connections = settings_.origin_connections;
+    in.prefetch_window = settings_.prefetch_window;
     in.messages = session_->messages();
     in.memory_limit = plan_.limit;
     in.memory_used = resident_memory();
@@ -363,6 +371,7 @@ void Daemon::add_live(StatusInputs& in) {
 
 void Daemon::tick() {
     sample_memory();
+    if (metrics_) metrics_->tick();
     if (nvme_) nvme_->relieve();
     if (store_) store_->tick(std::chrono::steady_clock::now());
     if (pin_keeper_) pin_keeper_->tick(PinKeeper::Clock::now());
@@ -381,6 +390,7 @@ void Daemon::remove_control_socket() {
 
 bool Daemon::retire() {
     if (control_) control_->leave();
+    if (metrics_) metrics_->stop();
     session_->stop();
     if (!session_->in_flight().wait_until_none(kHandOver)) {
         log::info(std::to_string(session_->in_flight().count()) + " requests are left to the next daemon");
@@ -393,6 +403,7 @@ bool Daemon::stop() {
     if (stopped_) return true;
     stopped_ = true;
     if (control_) control_->leave();
+    if (metrics_) metrics_->stop();
     if (origin_) origin_->stop();
     const bool quiet = !store_ || store_->stop(kStuckPatience);
     if (jobs_) jobs_->stop();

@@ -17,6 +17,7 @@
 #include "fs/daemon/cache_directory.hpp"
 #include "fs/daemon/channel.hpp"
 #include "fs/live/live_operations.hpp"
+#include "fs/metrics/http_responder.hpp"
 #include "fs/names/namespace.hpp"
 #include "fs/operations/operations.hpp"
 #include "fs/session/connection_record.hpp"
@@ -139,6 +140,7 @@ class Daemon {
     std::unique_ptr<Watchdog> watchdog_;
     std::unique_ptr<Jobs> jobs_;
     std::unique_ptr<ControlServer> control_;
+    std::unique_ptr<MetricsServer> metrics_;
     bool stopped_ = false;
 };
 

@@ -19,6 +19,7 @@
 #include "config/fault_point.hpp"
 #include "config/log.hpp"
 #include "fs/daemon/daemon.hpp"
+#include "fs/daemon/service_notice.hpp"
 #include "fs/daemon/supervisor_process.hpp"
 
 namespace tierfs {
@@ -175,6 +176,7 @@ void Supervisor::heard(Message message) {
             break;
         case Message::Kind::serving:
             if (state_ == State::restarting) restarted();
+            if (state_ == State::mounted && settings_.foreground) tell_service_manager("READY=1");
             if (state_ == State::mounted) state_ = State::serving;
             set_read_ahead(mount_.number, kReadAheadKib);  // FUSE_INIT would undo an earlier one
             if (launcher_.descriptor() >= 0 && !launcher_.send(Message::Kind::serving)) {
@@ -314,6 +316,7 @@ void Supervisor::signalled() {
 void Supervisor::end() {
     if (state_ == State::ending || state_ == State::preparing) return;
     ended_unserved_ = state_ == State::restarting;
+    if (settings_.foreground) tell_service_manager("STOPPING=1");
     state_ = State::ending;
     const auto done = unmount_with_grace(settings_.mountpoint, mount_.number, kGrace);
     if (!done) log::error(done.error().message);

@@ -36,6 +36,7 @@ bool RequestTable::take(Entry& entry) {
     const MutexLock lock(shard.mutex);
     if (entry.raw_ == nullptr) return false;
     unlink(shard, entry);
+    if (is_metadata(entry.info_.opcode)) metadata_.add(RequestInfo::Clock::now() - entry.info_.since);
     return true;
 }
 
@@ -164,6 +165,21 @@ bool takes_its_time(std::uint32_t opcode) {
             return true;
         default:
             return false;
+    }
+}
+
+bool is_metadata(std::uint32_t opcode) {
+    switch (opcode) {
+        case FUSE_READ:
+        case FUSE_WRITE:
+        case FUSE_FLUSH:
+        case FUSE_RELEASE:
+        case FUSE_FSYNC:
+        case FUSE_FALLOCATE:
+        case FUSE_COPY_FILE_RANGE:
+            return false;
+        default:
+            return true;
     }
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "config/mutex.hpp"
+#include "tiering/latency_histogram.hpp"
 #include "tiering/object.hpp"
 
 namespace tierfs {
@@ -87,6 +88,9 @@ class RequestTable {
     /// Who waits for requests that were marked as interrupted, or began before `limit`: (unique, asker).
     std::vector<std::pair<std::uint64_t, pid_t>> interrupted_or_before(RequestInfo::Clock::time_point limit);
     Summary summary();
+    /// Of requests that were taken out by take(), but for reads, writes and what the kernel does not wait
+    /// for.
+    [[nodiscard]] LatencyStats metadata() const { return metadata_.get(); }
 
   private:
     static constexpr std::size_t kShards = 16;
@@ -101,6 +105,7 @@ class RequestTable {
     static Seen copy(const Entry& entry) { return {entry.raw_, entry.info_, entry.subject_.text()}; }
 
     std::array<Shard, kShards> shards_;
+    LatencyHistogram metadata_;
 };
 
 /// "READ" for FUSE_READ; "request 99" for what is not known.
@@ -109,5 +114,8 @@ std::string opcode_name(std::uint32_t opcode);
 /// Whether it may rightly take longer than the deadline of one operation: a listing (page after page, each
 /// with a deadline of its own), and what writes out or copies as much as there is.
 bool takes_its_time(std::uint32_t opcode);
+
+/// Whether it is about names and attributes: neither a read nor a write.
+bool is_metadata(std::uint32_t opcode);
 
 }  // namespace tierfs

@@ -1,5 +1,7 @@
 #include "fs/status/status.hpp"
 
+#include <array>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -67,6 +69,9 @@ Json reads_json(const StoreStats& store) {
                 {"prefetched_bytes", store.prefetched_bytes},
                 {"prefetched_unused_bytes", store.prefetched_unused_bytes},
                 {"checksum_errors", store.checksum_errors},
+                {"sequential", store.sequential_reads},
+                {"random", store.random_reads},
+                {"waiting_for_memory", store.memory_waiting},
                 {"by_tier",
                  {{"ram", store.ram_bytes},
                   {"nvme", store.nvme_bytes},
@@ -79,6 +84,36 @@ Json evidence_json(const PatternEvidence& evidence) {
         {"visits", evidence.visits},         {"new", evidence.fresh},         {"repeats", evidence.repeats},
         {"short_gaps", evidence.short_gaps}, {"compared", evidence.compared}, {"ordered", evidence.ordered},
         {"sequential", evidence.sequential}, {"items", evidence.items},       {"bytes", evidence.bytes}};
+}
+
+Json latency_json(const LatencyStats& latency) {
+    const auto percentile = [&](double share) { return std::round(latency.percentile_us(share)); };
+    return Json{{"count", latency.count()},
+                {"sum_us", latency.sum_us},
+                {"p50_us", percentile(0.5)},
+                {"p95_us", percentile(0.95)},
+                {"p99_us", percentile(0.99)}};
+}
+
+struct NamedLatency {
+    const char* name;
+    const LatencyStats& latency;
+};
+std::array<NamedLatency, 7> latencies_of(const StatusInputs& in) {
+    const ReadLatencies& store = in.store.latencies;
+    return {NamedLatency{"read_ram", store.ram},
+            {"read_nvme", store.nvme},
+            {"read_origin", store.origin},
+            {"memory_wait", store.memory},
+            {"fetch_small", store.fetch_small},
+            {"fetch_large", store.fetch_large},
+            {"metadata", in.metadata}};
+}
+
+Json latencies_json(const StatusInputs& in) {
+    Json all = Json::object();
+    for (const auto& [name, latency] : latencies_of(in)) all[name] = latency_json(latency);
+    return all;
 }
 
 // One entry a rule; the last is for what no rule is for.
@@ -231,6 +266,7 @@ Json status_json(const StatusInputs& in) {
           {"errors", in.writes.write_errors},
           {"dirty_bytes", 0},  // a write goes to the origin before it is answered
           {"oldest_dirty_s", 0.0}}},
+        {"latency", latencies_json(in)},
         {"origin", origin_json(in.origin)},
         {"tiers", tiers_json(in)},
         {"memory",
@@ -247,6 +283,15 @@ Json status_json(const StatusInputs& in) {
         {"datasets", datasets_json(in)},
         {"hidden_keys", std::move(hidden)},
     };
+}
+
+Json sample_json(const StatusInputs& in) {
+    Json sample = status_json(in);
+    for (const auto& [name, latency] : latencies_of(in)) sample["latency"][name]["buckets"] = latency.counts;
+    sample["latency"]["fetch_large"]["bytes"] = in.store.fetches_large_bytes;
+    sample["settings"] =
+        Json{{"origin.connections", in.origin_connections}, {"prefetch.window", in.prefetch_window}};
+    return sample;
 }
 
 std::string status_text(const Json& status) {

@@ -41,12 +41,19 @@ struct StatusInputs {
     OriginStats origin;
     NamespaceStats names;
     RequestStats requests;
+    LatencyStats metadata;                          ///< of requests about names and attributes
+    unsigned origin_connections = 0;                ///< origin.connections
+    std::uint64_t prefetch_window = 0;              ///< prefetch.window, bytes
     std::map<std::string, std::uint64_t> messages;  ///< of the kernel, by kind
     std::uint64_t memory_limit = 0, memory_used = 0, memory_peak = 0, memory_rss = 0;
 };
 
 /// The JSON object of `tierfs status --json`. Members are promised: none is ever renamed.
 nlohmann::json status_json(const StatusInputs& inputs);
+
+/// The same with the counts by which latencies are made up, for who compares two moments: `tierfs top` and
+/// `tierfs doctor`. Of no promised form.
+nlohmann::json sample_json(const StatusInputs& inputs);
 
 /// The same for people: a compact table made from that JSON (which may come from another version: what is
 /// missing is left out).

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,6 +31,7 @@ struct Flight {
     std::uint32_t first_block = 0;
     BlockMask blocks = 0;
     ArenaBufferPtr buffer;  ///< its memory is there before the flight is: no flight waits for memory
+    std::chrono::steady_clock::time_point sent{};  ///< to the origin, by send() alone
     bool prefetch = false;
     bool fill = false;                                ///< nobody will want it soon
     std::function<void(const Result<void>&)> landed;  ///< called once, when all else is done; may be empty

@@ -35,6 +35,10 @@ struct ReadOperation {
     std::uint64_t wide_begin = 0, wide_end = 0;
     ReadCallback callback;
 
+    /// When it came, and when it had its memory; of one that waited for a fetch.
+    std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now(), admitted = since;
+    std::atomic<bool> fetched{false};
+
     std::vector<Piece> pieces;
     std::atomic<std::uint32_t> pending{0};
 

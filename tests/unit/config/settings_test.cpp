@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "config/settings_manual.hpp"
+
 namespace tierfs {
 namespace {
 
@@ -262,6 +264,15 @@ TEST_F(ConfigSettings, TheManualPageHoldsTheTable) {
     EXPECT_NE(page.find(settings_man()), std::string::npos)
         << "put this between the settings marks of man/tierfs.8:\n"
         << settings_man();
+}
+
+TEST_F(ConfigSettings, ThePageOfTheFileHoldsTheTable) {
+    const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
+    std::ifstream stream(root / "man/tierfs.yaml.5");
+    const std::string page((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+    EXPECT_NE(page.find(settings_yaml_man()), std::string::npos)
+        << "put this between the settings marks of man/tierfs.yaml.5:\n"
+        << settings_yaml_man();
 }
 
 TEST_F(ConfigSettings, HelpAndManNameEveryKey) {

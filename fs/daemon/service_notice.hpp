@@ -1,0 +1,13 @@
+// What a service manager is told of a mount that it keeps.
+#pragma once
+
+#include <string_view>
+
+namespace tierfs {
+
+/// Sends one of the states of sd_notify(3), "READY=1", to the socket that NOTIFY_SOCKET names; nothing where
+/// it names none, as when no service manager started this process. Of the supervisor in the foreground.
+/// Failures are of no consequence here: the service manager's own time limit ends the wait.
+void tell_service_manager(std::string_view state);
+
+}  // namespace tierfs
