@@ -241,6 +241,15 @@ class Bench(Mounts):
         self.tests = TOP / "tests/bench"
 
 
+class Package(Mounts):
+    """pytest in tests/package: what packaging/make-deb makes of a release build."""
+
+    def __init__(self, preset, budget, pattern, full):
+        super().__init__(preset, budget, pattern, "", 1, full)
+        self.name, self.what = "package", "the Debian package: builds, lintian, systemd, installs, mounts, goes"
+        self.tests = TOP / "tests/package"
+
+
 class Stage(Mounts):
     """pytest in tests/stage, with the tierfs-stage of one build and the tierfs beside it."""
 

@@ -2,7 +2,7 @@
 
 from faults import Faults, Matrix
 from fuzz import Fuzz, names
-from kinds import Bench, Build, Format, Mounts, Mutations, Stage, Unit
+from kinds import Bench, Build, Format, Mounts, Mutations, Package, Stage, Unit
 from tidy import Tidy
 
 ASAN = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:disable_coredump=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
@@ -47,7 +47,8 @@ def all_suites(options, pattern):
         Build("tsan", ("tierfs", "unit_tests"), 900, options.jobs),
         Unit("tsan", 420 * times, pattern, TSAN, options.full),
         Mounts("tsan", 370 * times, pattern, "tsan", 4, options.full),
-        Build("release", ("tierfs", "iobench"), 600, options.jobs),
+        Build("release", ("tierfs", "tierfs-stage", "iobench"), 600, options.jobs),
+        Package("release", 120, pattern, options.full),
         Mounts("release", 780 * times, pattern, "release or release_only", 1, options.full),
         Faults("crash-release", "crash", "release", 120 * times, 1, options.full, "release"),
     ]
