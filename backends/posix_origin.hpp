@@ -1,5 +1,5 @@
-// Names and files of an origin as POSIX has them: what a writable mount is made of. backends/dir/ implements
-// it.
+// Names and files of an origin as POSIX has them: what a writable mount is made of. backends/dir/ and
+// backends/nfs/ implement it.
 #pragma once
 
 #include <sys/stat.h>
@@ -81,6 +81,7 @@ struct PosixEntry {
     std::uint64_t inode = 0;
     unsigned char type = 0;  ///< DT_* of readdir(3)
     std::int64_t next = 0;   ///< where to go on after this entry
+    std::optional<PosixAttributes> attributes;  ///< where they come along with the names
 };
 
 /// A directory that is open for reading, "." and ".." included. Thread-safe; calls block.

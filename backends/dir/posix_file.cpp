@@ -147,8 +147,8 @@ class OpenDirectory final : public PosixDirectory {
             return fail(system_error(errno, "readdir"));
         }
         place_ = found->d_off;
-        return std::optional<PosixEntry>(
-            PosixEntry{static_cast<const char*>(found->d_name), found->d_ino, found->d_type, found->d_off});
+        return std::optional<PosixEntry>(PosixEntry{static_cast<const char*>(found->d_name), found->d_ino,
+                                                    found->d_type, found->d_off, std::nullopt});
     }
 
     Result<void> sync(bool data_only) override {

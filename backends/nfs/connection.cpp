@@ -107,7 +107,9 @@ void Connection::replied(std::uint32_t xid, const Reply& reply) {
         resting_.emplace_back(Clock::now() + kRest, std::move(waiting));
         return;
     }
-    finish(std::move(waiting), reply);
+    Reply answer = reply;
+    answer.sent = waiting.sent;
+    finish(std::move(waiting), answer);
 }
 
 void Connection::end_rest() {
@@ -204,7 +206,9 @@ void Connection::fill_output() {
         if (in_flight_.empty()) last_heard_ = Clock::now();
         const auto xid = next_xid_++;
         const auto& call = next->call;
-        const auto body = make_call(xid, call.procedure, options_.credential, call.arguments);
+        const auto body =
+            make_call(xid, call.procedure, call.credential.empty() ? options_.credential : call.credential,
+                      call.arguments);
         const std::size_t padding = -call.payload.size() & 3U;
         XdrWriter mark;
         mark.u32(kLastFragment | static_cast<std::uint32_t>(body.size() + call.payload.size() + padding));

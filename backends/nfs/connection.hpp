@@ -27,6 +27,8 @@ struct Call {
     std::span<std::byte> destination;    ///< of READ: where its bytes go
     Priority priority = Priority::demand;
     Clock::time_point deadline = Clock::time_point::max();
+    /// As whom, when not as the connection does (ConnectionOptions::credential); see auth_sys.
+    std::string credential;
     /// The answer is lost with its connection: may it be asked again? Else ECONNRESET.
     bool repeatable = true;
     /// Once, on the connection's thread; must not block. ETIMEDOUT: the deadline passed; EIO: what the server

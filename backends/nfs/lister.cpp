@@ -142,7 +142,8 @@ Result<void> Lister::add(Listing& listing, DirectoryEntry3 entry) {
         return {};
     }
     const auto path = listing.path.empty() ? entry.name : listing.path + "/" + entry.name;
-    if (!entry.attributes) {  // the server may leave them out
+    std::optional<FileAttributes3> file;
+    if (!entry.status) {  // the server may leave them out
         const Answer<Found> answer;
         const auto until = deadline();
         resolver_.look_up(path, {until, Priority::demand},
@@ -151,15 +152,16 @@ Result<void> Lister::add(Listing& listing, DirectoryEntry3 entry) {
         if (!found && found.error().code == ENOENT) return {};
         if (!found) return fail(found.error());
         if (!found->attributes) return fail(EIO, "the server tells no attributes of '" + path + "'");
-        entry.attributes = std::move(found->attributes);
-    } else if (!entry.handle.empty()) {
-        handles_.put(path, entry.handle);
+        file = std::move(found->attributes);
+    } else {
+        file = to_attributes(*entry.status);
+        if (!entry.handle.empty()) handles_.put(path, entry.handle);
     }
-    if (entry.attributes->is_special) {
+    if (file->is_special) {
         ++listing.hidden["socket, pipe or device"];
         return {};
     }
-    listing.names.push_back(Name{std::move(entry.name), std::move(*entry.attributes)});
+    listing.names.push_back(Name{std::move(entry.name), std::move(*file)});
     return {};
 }
 

@@ -1,6 +1,9 @@
 #include "backends/nfs/messages.hpp"
 
+#include <sys/sysmacros.h>
+
 #include <cerrno>
+#include <iterator>
 
 namespace tierfs::nfs {
 namespace {
@@ -10,9 +13,12 @@ constexpr std::size_t kMostAuth = 400;  // RFC 5531, 8.2
 constexpr std::size_t kLongestName = 4096, kLongestLink = 4096, kLongestPath = 1024;
 constexpr std::size_t kMostGroups = 16, kMostExports = 4096, kMostFlavors = 64;
 
-std::int64_t read_time(XdrReader& in) {
-    const std::int64_t seconds = in.u32();
-    return seconds * 1'000'000'000 + in.u32();
+constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr blksize_t kBlockSize = 1 << 20;  // what st_blksize recommends
+
+timespec read_time(XdrReader& in) {
+    const auto seconds = in.u32();
+    return {static_cast<time_t>(seconds), static_cast<long>(in.u32())};
 }
 
 }  // namespace
@@ -174,28 +180,59 @@ Acceptance read_acceptance(XdrReader& in) {
     return {status <= 3 ? EOPNOTSUPP : EIO, kProblems[status]};
 }
 
+struct stat read_stat(XdrReader& in) {
+    static constexpr mode_t kTypes[] = {0, S_IFREG, S_IFDIR, S_IFBLK, S_IFCHR, S_IFLNK, S_IFSOCK, S_IFIFO};
+    struct stat status {};
+    const auto type = in.u32();
+    if (type < 1 || type >= std::size(kTypes)) {
+        in.refuse();
+        return status;
+    }
+    status.st_mode = (in.u32() & 07777U) | kTypes[type];
+    status.st_nlink = in.u32();
+    status.st_uid = in.u32();
+    status.st_gid = in.u32();
+    const auto size = in.u64();
+    const auto used = std::min<std::uint64_t>(in.u64(), INT64_MAX);
+    const auto major = in.u32();
+    status.st_rdev = ::makedev(major, in.u32());
+    status.st_dev = in.u64();
+    status.st_ino = in.u64();
+    status.st_atim = read_time(in);
+    status.st_mtim = read_time(in);
+    status.st_ctim = read_time(in);
+    if (size > INT64_MAX) in.refuse();
+    status.st_size = static_cast<off_t>(size);
+    status.st_blocks = static_cast<blkcnt_t>(used / 512 + (used % 512 != 0 ? 1 : 0));
+    status.st_blksize = kBlockSize;
+    return status;
+}
+
 FileAttributes3 read_attributes(XdrReader& in) {
+    return to_attributes(read_stat(in));
+}
+
+FileAttributes3 to_attributes(const struct stat& status) {
     FileAttributes3 file;
     auto& a = file.attributes;
-    const auto type = in.u32();
-    if (type < 1 || type > 7) in.refuse();
-    a.kind = type == 2 ? ObjectKind::directory : type == 5 ? ObjectKind::symlink : ObjectKind::file;
-    file.is_special = type != 1 && type != 2 && type != 5;
-    a.mode = in.u32() & 07777U;
-    a.nlink = in.u32();
-    a.uid = in.u32();
-    a.gid = in.u32();
-    a.size = in.u64();
-    in.u64();  // used
-    in.u64();  // rdev
-    in.u64();  // fsid
-    file.file_id = in.u64();
-    in.u64();  // atime
-    a.mtime_ns = read_time(in);
-    a.ctime_ns = read_time(in);
-    if (a.size > INT64_MAX) in.refuse();
-    if (a.kind == ObjectKind::directory) a.size = 0;
+    a.kind = S_ISDIR(status.st_mode)   ? ObjectKind::directory
+             : S_ISLNK(status.st_mode) ? ObjectKind::symlink
+                                       : ObjectKind::file;
+    file.is_special = !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode) && !S_ISLNK(status.st_mode);
+    a.mode = status.st_mode & 07777U;
+    a.nlink = static_cast<std::uint32_t>(status.st_nlink);
+    a.uid = status.st_uid;
+    a.gid = status.st_gid;
+    a.size = a.kind == ObjectKind::directory ? 0 : static_cast<std::uint64_t>(status.st_size);
+    file.file_id = status.st_ino;
+    a.mtime_ns = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
+    a.ctime_ns = status.st_ctim.tv_sec * kSecond + status.st_ctim.tv_nsec;
     return file;
+}
+
+void skip_changes(XdrReader& in) {
+    if (in.flag()) in.fixed(24);  // size, mtime, ctime of before
+    read_post_attributes(in);
 }
 
 std::optional<FileAttributes3> read_post_attributes(XdrReader& in) {
@@ -216,14 +253,28 @@ ReadHead read_read_head(XdrReader& in) {
 }
 
 LookupReply read_lookup(XdrReader& in) {
-    LookupReply reply;
+    auto found = read_lookup_stat(in);
+    LookupReply reply{found.status, std::move(found.handle), std::nullopt};
+    if (found.attributes) reply.attributes = to_attributes(*found.attributes);
+    return reply;
+}
+
+StatReply read_lookup_stat(XdrReader& in) {
+    StatReply reply;
     reply.status = in.u32();
     if (reply.status == kOk) {
         reply.handle = in.opaque(kLongestHandle);
         if (reply.handle.empty()) in.refuse();
-        reply.attributes = read_post_attributes(in);
+        if (in.flag()) reply.attributes = read_stat(in);
     }
     read_post_attributes(in);  // of the directory
+    return reply;
+}
+
+StatReply read_getattr_stat(XdrReader& in) {
+    StatReply reply;
+    reply.status = in.u32();
+    if (reply.status == kOk) reply.attributes = read_stat(in);
     return reply;
 }
 
@@ -250,10 +301,10 @@ ReaddirplusReply read_readdirplus(XdrReader& in) {
     reply.verifier = in.fixed(8);
     while (in.flag()) {
         DirectoryEntry3 entry;
-        in.u64();  // file id: the attributes have it too
+        entry.file_id = in.u64();
         entry.name = in.opaque(kLongestName);
         entry.cookie = in.u64();
-        entry.attributes = read_post_attributes(in);
+        if (in.flag()) entry.status = read_stat(in);
         if (in.flag()) entry.handle = in.opaque(kLongestHandle);
         if (!in.ok()) break;
         reply.entries.push_back(std::move(entry));

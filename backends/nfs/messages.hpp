@@ -3,6 +3,8 @@
 // have limits, and a message that does not fit is refused as a whole.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,16 +27,20 @@ inline constexpr std::uint32_t kNfsProgram = 100003, kMountProgram = 100005, kPo
 inline constexpr Procedure kGetattr{kNfsProgram, 3, 1}, kSetattr{kNfsProgram, 3, 2},
     kLookup{kNfsProgram, 3, 3}, kReadlink{kNfsProgram, 3, 5}, kRead{kNfsProgram, 3, 6},
     kWrite{kNfsProgram, 3, 7}, kCreate{kNfsProgram, 3, 8}, kMkdir{kNfsProgram, 3, 9},
-    kSymlink{kNfsProgram, 3, 10}, kRemove{kNfsProgram, 3, 12}, kRmdir{kNfsProgram, 3, 13},
-    kRename{kNfsProgram, 3, 14}, kLink{kNfsProgram, 3, 15}, kReaddirplus{kNfsProgram, 3, 17},
-    kFsinfo{kNfsProgram, 3, 19}, kCommit{kNfsProgram, 3, 21};
+    kSymlink{kNfsProgram, 3, 10}, kMknod{kNfsProgram, 3, 11}, kRemove{kNfsProgram, 3, 12},
+    kRmdir{kNfsProgram, 3, 13}, kRename{kNfsProgram, 3, 14}, kLink{kNfsProgram, 3, 15},
+    kReaddirplus{kNfsProgram, 3, 17}, kFsstat{kNfsProgram, 3, 18}, kFsinfo{kNfsProgram, 3, 19},
+    kCommit{kNfsProgram, 3, 21};
 inline constexpr Procedure kMnt{kMountProgram, 3, 1}, kExport{kMountProgram, 3, 5};
 inline constexpr Procedure kGetport{kPortmapProgram, 2, 3};
 
 /// nfsstat3: 0 is good; the rest are UNIX numbers and some of NFS's own.
 enum Status : std::uint32_t {
     kOk = 0,
+    kNotOwner = 1,  ///< NFS3ERR_PERM
     kNoEntry = 2,
+    kNoAccess = 13,
+    kExists = 17,
     kStale = 70,
     kBadHandle = 10001,
     kNotSync = 10002,
@@ -94,6 +100,11 @@ Acceptance read_acceptance(XdrReader& in);
 
 std::optional<FileAttributes3> read_post_attributes(XdrReader& in);
 FileAttributes3 read_attributes(XdrReader& in);
+/// The same as stat(2) has it. st_dev is made of the server's fsid.
+struct stat read_stat(XdrReader& in);
+FileAttributes3 to_attributes(const struct stat& status);
+/// Of what may have changed, after whatever stands there of before (wcc_data).
+void skip_changes(XdrReader& in);
 
 /// Of READ, up to the bytes themselves: `length` of them follow.
 struct ReadHead {
@@ -115,6 +126,15 @@ struct LookupReply {
 };
 LookupReply read_lookup(XdrReader& in);
 
+/// The same as LOOKUP's and GETATTR's, with all that stat(2) has. `handle`: of LOOKUP.
+struct StatReply {
+    std::uint32_t status = 0;
+    Handle handle;
+    std::optional<struct stat> attributes;
+};
+StatReply read_lookup_stat(XdrReader& in);
+StatReply read_getattr_stat(XdrReader& in);
+
 struct GetattrReply {
     std::uint32_t status = 0;
     FileAttributes3 attributes;
@@ -129,8 +149,8 @@ ReadlinkReply read_readlink(XdrReader& in);
 
 struct DirectoryEntry3 {
     std::string name;
-    std::uint64_t cookie = 0;
-    std::optional<FileAttributes3> attributes;
+    std::uint64_t file_id = 0, cookie = 0;
+    std::optional<struct stat> status;
     Handle handle;  ///< empty: not told
 };
 struct ReaddirplusReply {

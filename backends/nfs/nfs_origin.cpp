@@ -6,6 +6,7 @@
 
 #include "backends/nfs/lister.hpp"
 #include "backends/nfs/nfs_writer.hpp"
+#include "backends/nfs/posix_export.hpp"
 #include "backends/nfs/reader.hpp"
 #include "backends/nfs/waiting.hpp"
 #include "config/nfs_url.hpp"
@@ -18,8 +19,9 @@ using namespace nfs;
 constexpr std::chrono::milliseconds kDeadlineOfCheck{10000};
 constexpr std::chrono::milliseconds kMostSilence{10000}, kLeastSilence{1000};
 constexpr std::chrono::hours kLongestTrust{24 * 365};
-/// Of memory.limit: handles and listings that somebody is in the middle of.
-constexpr std::uint64_t kShareOfHandles = 64, kShareOfListings = 16;
+/// Of memory.limit: handles, listings that somebody is in the middle of, and writes that are not durable.
+constexpr std::uint64_t kShareOfHandles = 64, kShareOfListings = 16, kShareOfWrites = 32;
+constexpr std::uint64_t kLeastWriteBytes = 4 << 20, kMostWriteBytes = 64 << 20;
 constexpr std::size_t kMostHandleBytes = 64 << 20, kLeastListingBytes = 32 << 20;
 
 std::vector<std::uint32_t> own_groups(const Settings& settings) {
@@ -68,7 +70,10 @@ class NfsOrigin final : public Origin {
           lister_(client_, resolver_, handles_,
                   std::max<std::size_t>(settings.memory_limit / kShareOfListings, kLeastListingBytes),
                   deadline_),
-          writer_(client_, root_, resolver_, reader_, lister_, deadline_) {}
+          writer_(client_, root_, resolver_, reader_, lister_, deadline_),
+          export_(client_, root_, settings.nfs_uid,
+                  std::clamp(settings.memory_limit / kShareOfWrites, kLeastWriteBytes, kMostWriteBytes),
+                  deadline_) {}
 
     ~NfsOrigin() override { NfsOrigin::stop(); }
 
@@ -86,6 +91,7 @@ class NfsOrigin final : public Origin {
     void read(OriginRead request) override { reader_.read(std::move(request), deadline()); }
 
     WritableOrigin* writable() override { return &writer_; }
+    PosixOrigin* posix() override { return &export_; }
 
     void stop() override {
         root_.stop();
@@ -114,6 +120,7 @@ class NfsOrigin final : public Origin {
     Reader reader_;
     Lister lister_;
     NfsWriter writer_;
+    PosixExport export_;
 };
 
 OriginStats NfsOrigin::stats() const {

@@ -2,6 +2,7 @@
 
 #include <climits>
 
+#include "backends/nfs/change_messages.hpp"
 #include "backends/nfs/waiting.hpp"
 #include "backends/upload_name.hpp"
 
@@ -10,7 +11,6 @@ namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr unsigned kMostAttempts = 4;  ///< of a part whose server was started anew
-constexpr std::uint32_t kUnstable = 0, kUnchecked = 0, kExists = 17, kNotPermitted = 1;
 constexpr std::int64_t kSecond = 1'000'000'000;
 
 std::string beside(const Upload& upload) {
@@ -23,64 +23,6 @@ Result<void> expect_upload(const Upload& upload) {
     if (!prefix) return fail(prefix.error());
     if (!is_upload_name(upload.id, *prefix)) return fail(ENOENT, "'" + upload.path + "': no such upload");
     return {};
-}
-
-/// sattr3.
-void put_attributes(XdrWriter& out, std::optional<std::uint32_t> mode, const FileAttributes* attributes,
-                    bool with_owner) {
-    out.flag(mode.has_value());
-    if (mode) out.u32(*mode & 07777U);
-    for (int i = 0; i < 2; ++i) {
-        out.flag(attributes != nullptr && with_owner);
-        if (attributes != nullptr && with_owner) out.u32(i == 0 ? attributes->uid : attributes->gid);
-    }
-    out.flag(false);  // size
-    out.u32(0);       // atime: as it is
-    out.u32(attributes != nullptr ? 2 : 0);
-    if (attributes == nullptr) return;
-    auto seconds = attributes->mtime_ns / kSecond, rest = attributes->mtime_ns % kSecond;
-    if (rest < 0) {
-        --seconds;
-        rest += kSecond;
-    }
-    out.u32(static_cast<std::uint32_t>(seconds));
-    out.u32(static_cast<std::uint32_t>(rest));
-}
-
-std::string names_arguments(std::string_view directory, std::string_view name) {
-    return lookup_arguments(directory, name);  // diropargs3 both
-}
-
-std::uint32_t read_status(XdrReader& in) {
-    return in.u32();
-}
-
-void skip_changes(XdrReader& in) {  // wcc_data
-    if (in.flag()) in.fixed(24);
-    read_post_attributes(in);
-}
-
-struct WriteReply {
-    std::uint32_t status = 0, count = 0;
-    std::string verifier;
-};
-WriteReply read_write(XdrReader& in) {
-    WriteReply reply;
-    reply.status = in.u32();
-    skip_changes(in);
-    if (reply.status != kOk) return reply;
-    reply.count = in.u32();
-    in.u32();  // committed: more than was asked for does no harm
-    reply.verifier = in.fixed(8);
-    return reply;
-}
-
-WriteReply read_commit(XdrReader& in) {
-    WriteReply reply;
-    reply.status = in.u32();
-    skip_changes(in);
-    if (reply.status == kOk) reply.verifier = in.fixed(8);
-    return reply;
 }
 
 }  // namespace
@@ -163,10 +105,9 @@ Result<Handle> NfsWriter::parent_of(const std::string& path, bool make) {
         end = std::min(wanted.find('/', from), wanted.size());
         const auto next = wanted.substr(0, end);
         if (!make || look_up(next)) continue;
-        XdrWriter arguments;
-        arguments.fixed(names_arguments(found->handle, wanted.substr(from, end - from)));
-        put_attributes(arguments, 0777, nullptr, false);
-        const auto made = act(kMkdir, arguments.take(), "MKDIR of '" + next + "'", kExists);
+        const auto made =
+            act(kMkdir, mkdir_arguments(found->handle, wanted.substr(from, end - from), {.mode = 0777}),
+                "MKDIR of '" + next + "'", kExists);
         if (!made) return fail(made.error());
     }
 }
@@ -178,26 +119,18 @@ Result<Upload> NfsWriter::begin(const std::string& path, const PutOptions& optio
     const auto prefix = upload_prefix(path);
     if (!prefix) return fail(prefix.error());
     const auto name = new_upload_name(*prefix);
-    XdrWriter arguments;
-    arguments.fixed(names_arguments(*directory, name));
-    arguments.u32(kUnchecked);  // the name is ours alone: asking again does no harm
-    put_attributes(arguments, 0600, nullptr, false);
-    const auto made = act(kCreate, arguments.take(), "CREATE beside '" + path + "'");
+    // The name is ours alone: asking again does no harm.
+    const auto made = act(kCreate, unchecked_create_arguments(*directory, name, {.mode = 0600}),
+                          "CREATE beside '" + path + "'");
     if (!made) return fail(made.error());
     return Upload{path, name};
 }
 
 void NfsWriter::send(const std::shared_ptr<Writing>& writing, std::uint64_t offset,
                      std::span<const std::byte> bytes) {
-    XdrWriter arguments;
-    arguments.opaque(writing->handle);
-    arguments.u64(offset);
-    arguments.u32(static_cast<std::uint32_t>(bytes.size()));
-    arguments.u32(kUnstable);
-    arguments.u32(static_cast<std::uint32_t>(bytes.size()));
     Call call;
     call.procedure = kWrite;
-    call.arguments = arguments.take();
+    call.arguments = write_arguments(writing->handle, offset, static_cast<std::uint32_t>(bytes.size()));
     call.payload = bytes;
     call.deadline = writing->deadline;
     call.done = [this, writing, offset, bytes](Result<Reply> answer) {
@@ -244,11 +177,8 @@ Result<void> NfsWriter::write_once(const Handle& handle, std::uint64_t offset,
     if (!verifier) return fail(verifier.error());
     Call call;
     call.procedure = kCommit;
-    XdrWriter arguments;
-    arguments.opaque(handle);
-    arguments.u64(offset);
-    arguments.u32(bytes.size() > UINT32_MAX ? 0 : static_cast<std::uint32_t>(bytes.size()));
-    call.arguments = arguments.take();
+    call.arguments = commit_arguments(
+        handle, offset, bytes.size() > UINT32_MAX ? 0 : static_cast<std::uint32_t>(bytes.size()));
     call.deadline = deadline() + extra;
     const auto committed = ask(client_, std::move(call), "COMMIT of " + what, read_commit);
     if (!committed) return fail(committed.error());
@@ -298,17 +228,19 @@ Result<std::vector<UploadPart>> NfsWriter::parts(const Upload& upload, std::uint
 
 Result<void> NfsWriter::set_attributes(const Handle& handle, const PutOptions& options,
                                        const std::string& what) {
+    SetAttributes wanted;
+    wanted.mode = FileAttributes().mode;
+    if (options.attributes) {
+        const auto& given = *options.attributes;
+        wanted = {.mode = given.mode & 07777U, .uid = given.uid, .gid = given.gid};
+        const auto second = given.mtime_ns / kSecond - (given.mtime_ns % kSecond < 0 ? 1 : 0);
+        wanted.modification = timespec{second, static_cast<long>(given.mtime_ns - second * kSecond)};
+    }
     for (const bool with_owner : {true, false}) {
-        const FileAttributes usual;
-        const auto* attributes = options.attributes ? &*options.attributes : nullptr;
-        XdrWriter arguments;
-        arguments.opaque(handle);
-        put_attributes(arguments, attributes != nullptr ? attributes->mode : usual.mode, attributes,
-                       with_owner);
-        arguments.flag(false);  // whatever its ctime is
+        if (!with_owner) wanted.uid = wanted.gid = std::nullopt;
         // Only root may give files away; who cannot keeps them.
-        const auto status =
-            act(kSetattr, arguments.take(), "SETATTR of " + what, with_owner ? kNotPermitted : kOk);
+        const auto status = act(kSetattr, setattr_arguments(handle, wanted), "SETATTR of " + what,
+                                with_owner ? kNotOwner : kOk);
         if (!status) return fail(status.error());
         if (*status == kOk) return {};
     }
@@ -332,18 +264,15 @@ Result<void> NfsWriter::rename_into_place(const Upload& upload, const There& tem
         const auto there = look_up(path);
         return there && there->file.file_id == temporary.file.file_id;
     };
-    XdrWriter arguments;
     if (!options.only_if_absent) {
-        arguments.fixed(names_arguments(*directory, upload.id));
-        arguments.fixed(names_arguments(*directory, name));
-        const auto renamed = act(kRename, arguments.take(), "RENAME to '" + path + "'", kNoEntry);
+        const auto renamed = act(kRename, rename_arguments(*directory, upload.id, *directory, name),
+                                 "RENAME to '" + path + "'", kNoEntry);
         if (!renamed) return fail(renamed.error());
         if (*renamed != kOk && !is_done()) return fail(ENOENT, "'" + path + "': the upload is gone");
         return {};
     }
-    arguments.opaque(temporary.handle);
-    arguments.fixed(names_arguments(*directory, name));
-    const auto linked = act(kLink, arguments.take(), "LINK to '" + path + "'", kExists);
+    const auto linked =
+        act(kLink, link_arguments(temporary.handle, *directory, name), "LINK to '" + path + "'", kExists);
     if (!linked) return fail(linked.error());
     if (*linked != kOk && !is_done()) return fail(EEXIST, "'" + path + "' is there");
     return abort(upload);
@@ -440,8 +369,8 @@ Result<std::string> NfsWriter::checksum(const std::string& path, std::uint64_t p
 Result<void> NfsWriter::remove(const std::string& path) {
     const auto directory = parent_of(path, false);
     if (!directory) return directory.error().code == ENOENT ? Result<void>{} : fail(directory.error());
-    const auto removed = act(kRemove, names_arguments(*directory, split_path(path).name),
-                             "REMOVE of '" + path + "'", kNoEntry);
+    const auto removed =
+        act(kRemove, name_arguments(*directory, split_path(path).name), "REMOVE of '" + path + "'", kNoEntry);
     if (!removed) return fail(removed.error());
     return {};
 }

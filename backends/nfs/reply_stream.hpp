@@ -20,6 +20,7 @@ struct Reply {
     Acceptance acceptance;
     std::span<const std::byte> body;  ///< valid within the call that brings it; empty for a good READ
     ReadHead read;                    ///< of a good READ, whose bytes are in the call's destination
+    unsigned sent = 1;  ///< so often the call was sent: an earlier one may have been carried out
 };
 
 /// Who waits for replies.

@@ -53,7 +53,9 @@ class Filler {
         known.attr.st_ino = entry.inode;
         known.attr.st_mode = static_cast<mode_t>(entry.type) << 12U;
         if (entry.name != "." && entry.name != "..") {
-            if (const auto found = operations_.origin().look_up(*directory.held, entry.name)) {
+            const auto found = entry.attributes ? Result<PosixAttributes>(*entry.attributes)
+                                                : operations_.origin().look_up(*directory.held, entry.name);
+            if (found) {
                 const auto node = operations_.nodes().met(directory.node, entry.name, *found);
                 known = operations_.entry(*node, *found);
                 given_.push_back(node->id);

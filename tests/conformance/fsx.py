@@ -170,16 +170,17 @@ WEIGHTS = {File.read: 30, File.write: 25, File.append: 4, File.truncate: 6, File
 
 class Exerciser:
     """`rest`: seconds after which a file counts as settled, with some of such pauses in a run. `remount`: called now and
-    then with all files closed."""
+    then with all files closed. `lacks`: names of operations that the file system has not."""
 
-    def __init__(self, folder, seed, rest=0.0, remount=None):
+    def __init__(self, folder, seed, rest=0.0, remount=None, lacks=()):
         self.chance = random.Random(seed)
         self.rest, self.remount = rest, remount
+        self.weights = {kind: weight for kind, weight in WEIGHTS.items() if kind.__name__ not in lacks}
         self.files = [File(os.path.join(folder, f"fsx-{number}"), self.chance) for number in range(FILES)]
         self.last = []
 
     def run(self, operations, pauses=0, remounts=0):
-        kinds, weights = list(WEIGHTS), list(WEIGHTS.values())
+        kinds, weights = list(self.weights), list(self.weights.values())
         pause_at = {operations * (i + 1) // (pauses + 1) for i in range(pauses)}
         remount_at = {operations * (2 * i + 1) // (2 * remounts) for i in range(remounts)}
         for number in range(operations):

@@ -19,14 +19,20 @@ FULL = os.environ.get("TIERFS_TEST_FULL", "") == "1"
 SEED = random.SystemRandom().randrange(1 << 32) if FULL else 1
 
 
-def test_files_against_a_model_in_memory(origin, mount, cache):
+@pytest.fixture
+def lacks():
+    """Operations that the origin has not."""
+    return ()
+
+
+def test_files_against_a_model_in_memory(origin, mount, cache, lacks):
     m = mount(origin, {"rw": None, **cache})
 
     def remount():
         m.umount()
         m.start()
 
-    exerciser = fsx.Exerciser(m.path, SEED, rest=1.5, remount=remount)
+    exerciser = fsx.Exerciser(m.path, SEED, rest=1.5, remount=remount, lacks=lacks)
     try:
         exerciser.run(1_000_000 if FULL else 4000, pauses=40 if FULL else 3, remounts=20 if FULL else 2)
     except (fsx.Mismatch, OSError) as problem:
@@ -37,11 +43,11 @@ def test_files_against_a_model_in_memory(origin, mount, cache):
     assert status["writes"]["errors"] == 0 and status["reads"]["errors"] == 0
 
 
-def test_tree_against_a_native_directory(origin, mount, folder):
+def test_tree_against_a_native_directory(origin, mount, folder, lacks):
     oracle = folder / "oracle"
     oracle.mkdir()
     m = mount(origin, {"rw": None, "metadata.ttl": "1h"})
-    walker = tree.Walker(m.path, oracle, SEED)
+    walker = tree.Walker(m.path, oracle, SEED, lacks=lacks)
     try:
         walker.run(100_000 if FULL else 5000)
     except tree.Different as problem:

@@ -341,6 +341,10 @@ def test_attributes(origin, show):
     before = time.time_ns() - 1_000_000_000
     os.utime(path)
     assert os.stat(path).st_mtime_ns > before
+
+
+def test_attributes_of_a_symbolic_link(show):
+    m = show()
     os.symlink("nowhere", m.path / "link")
     os.chown(m.path / "link", 5, 6, follow_symlinks=False)
     os.utime(m.path / "link", ns=(1, 2), follow_symlinks=False)
