@@ -75,7 +75,7 @@ Result<void> Daemon::open_source(bool strict) {
     if (!origin) return fail(origin.error());
     origin_ = std::move(*origin);
     if (!settings_.read_only && origin_->posix() == nullptr) {
-        return fail(EROFS, "this version writes to directories only: " + settings_.source +
+        return fail(EROFS, "this version writes to directories and NFS exports only: " + settings_.source +
                                " can be mounted with ro (without rw and ro=false)");
     }
     if (auto checked = check_identity(); !checked) return checked;

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from harness import data, processes
-from test_conformance import (fsx, place, test_build, test_editors_and_checkpoints, test_files_against_a_model_in_memory,  # noqa: F401
+from test_conformance import (fsx, place, tree, test_build, test_editors_and_checkpoints, test_files_against_a_model_in_memory,  # noqa: F401
                               test_git, test_sqlite, test_tree_against_a_native_directory)
 from test_write import (error_of, show, test_append_and_truncate, test_attributes, test_changes_elsewhere_are_seen_by_the_next_open,  # noqa: F401
                         test_copy_file_range, test_created_file_is_at_the_origin, test_direct_writes, test_directories,
@@ -122,9 +122,10 @@ class Writer:
 
 
 def test_server_that_forgets_what_was_not_committed(own_nfs_server, mount):
-    """It dies after a write and before fsync, and its file system has lost the bytes: they are written again."""
+    """It dies after a write and before fsync, and its file system has lost the bytes: they are written again. (Fewer than
+    what is committed early.)"""
     m = mount(own_nfs_server.url("", mode="hard"), {"rw": None})
-    expected = data.content("lost", 3_000_000)
+    expected = data.content("lost", 1_500_000)
     (own_nfs_server.folder / "expected").write_bytes(expected)
     writer = Writer("""
 with open(sys.argv[1], "wb", buffering=0) as file:
@@ -221,3 +222,24 @@ def test_root_that_the_server_takes_for_nobody(exported, mount):
     (m.path / "file").write_bytes(b"mine")
     os.rename(m.path / "file", m.path / "moved")
     assert os.stat(exported.path / "moved").st_uid == 1234
+
+
+def test_rename_without_replacing(origin, show):  # noqa: F811
+    m = show()
+    for name in ("one", "two"):
+        (m.path / name).write_bytes(name.encode())
+    (m.path / "folder").mkdir()
+    assert renameat2(m.path / "one", m.path / "two", tree.NOREPLACE) == errno.EEXIST
+    assert renameat2(m.path / "one", m.path / "two", tree.EXCHANGE) == errno.EINVAL
+    assert renameat2(m.path / "one", m.path / "three", tree.NOREPLACE) == 0
+    assert renameat2(m.path / "folder", m.path / "moved", tree.NOREPLACE) == 0
+    assert sorted(os.listdir(origin)) == ["moved", "three", "two"]
+    assert (origin / "three").read_bytes() == b"one" and (origin / "two").read_bytes() == b"two"
+
+
+def renameat2(old, new, flags):
+    try:
+        tree.renameat2(str(old), str(new), flags)
+        return 0
+    except OSError as error:
+        return error.errno
