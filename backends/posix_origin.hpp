@@ -79,8 +79,8 @@ using PosixFilePtr = std::shared_ptr<PosixFile>;
 struct PosixEntry {
     std::string name;
     std::uint64_t inode = 0;
-    unsigned char type = 0;  ///< DT_* of readdir(3)
-    std::int64_t next = 0;   ///< where to go on after this entry
+    unsigned char type = 0;                     ///< DT_* of readdir(3)
+    std::int64_t next = 0;                      ///< where to go on after this entry
     std::optional<PosixAttributes> attributes;  ///< where they come along with the names
 };
 
