@@ -15,6 +15,7 @@ int mount_command(const std::vector<std::string>& arguments);
 /// As mount(8) calls it: SOURCE DIR [-sfnvN] [-o options].
 int mount_helper(const std::vector<std::string>& arguments);
 int status_command(const std::vector<std::string>& arguments);
+int top_command(const std::vector<std::string>& arguments);
 int reload_command(const std::vector<std::string>& arguments);
 int umount_command(const std::vector<std::string>& arguments);
 int warm_command(const std::vector<std::string>& arguments);
