@@ -12,10 +12,10 @@ namespace tierfs::nfs {
 
 /// sattr3: what is to be set; the rest stays as it is.
 struct SetAttributes {
-    std::optional<std::uint32_t> mode, uid, gid;
-    std::optional<std::uint64_t> size;
+    std::optional<std::uint32_t> mode{}, uid{}, gid{};
+    std::optional<std::uint64_t> size{};
     /// With UTIME_NOW in tv_nsec: the server's own clock.
-    std::optional<timespec> access, modification;
+    std::optional<timespec> access{}, modification{};
 };
 void put(XdrWriter& out, const SetAttributes& attributes);
 
