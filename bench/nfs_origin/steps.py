@@ -71,7 +71,7 @@ def step_write(bench, deadline):
     for _ in range(bench.options.rounds):
         _, seconds = bench.by_libnfs(deadline, "write", bench.ganesha.url(version=True), "/written", size)
         libnfs.append(size / 1e6 / seconds)
-        with bench.ours(deadline, rw="true") as mount:
+        with bench.ours(deadline, ro="false") as mount:
             block = os.urandom(1 << 20)
             began = time.monotonic()
             with open(mount.mountpoint / "written", "wb", buffering=0) as file:
