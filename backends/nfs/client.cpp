@@ -10,8 +10,11 @@ Client::Client(const ConnectionOptions& options, unsigned connections) {
 }
 
 void Client::set_addresses(const std::vector<Address>& addresses) {
-    for (std::size_t i = 0; i < connections_.size(); ++i)
-        connections_[i]->set_address(addresses[i % addresses.size()]);
+    for (std::size_t i = 0; i < connections_.size(); ++i) {
+        auto its = addresses;
+        std::rotate(its.begin(), its.begin() + static_cast<std::ptrdiff_t>(i % its.size()), its.end());
+        connections_[i]->set_addresses(std::move(its));
+    }
 }
 
 void Client::start(Call call) {

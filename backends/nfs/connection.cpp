@@ -57,10 +57,10 @@ Connection::~Connection() {
     stop();
 }
 
-void Connection::set_address(const Address& address) {
+void Connection::set_addresses(std::vector<Address> addresses) {
     {
         const MutexLock lock(mutex_);
-        new_address_ = address;
+        new_addresses_ = std::move(addresses);
     }
     ::eventfd_write(wake_.get(), 1);
 }
@@ -136,9 +136,14 @@ bool Connection::take_inbox() {
         const MutexLock lock(mutex_);
         taken.swap(inbox_);
         stopped = stopped_;
-        if (new_address_) {
-            address_ = new_address_;
-            new_address_.reset();
+        if (!new_addresses_.empty()) {
+            // Mounted again: where one of them answers already, it stays.
+            const bool is_known =
+                std::ranges::equal(given_, new_addresses_, {}, &Address::text, &Address::text);
+            given_ = std::move(new_addresses_);
+            new_addresses_.clear();
+            if (!is_known) at_ = 0;
+            address_ = given_[at_];
         }
     }
     for (auto& call : taken) {
@@ -257,7 +262,15 @@ void Connection::receive() {
     }
 }
 
+void Connection::try_next_address() {
+    if (given_.size() < 2) return;
+    at_ = (at_ + 1) % given_.size();
+    address_ = given_[at_];
+}
+
 void Connection::lose(const Error& why, bool is_nonsense) {
+    // One that was never taken up, or on which nothing comes.
+    if (!connected_ || why.code == ETIMEDOUT) try_next_address();
     socket_.reset();
     connected_ = false;
     stream_.reset();

@@ -64,8 +64,9 @@ class Connection final : private ReplySink {
     Connection(const Connection&) = delete;
     Connection& operator=(const Connection&) = delete;
 
-    /// Where the server is; calls wait until that is known.
-    void set_address(const Address& address);
+    /// Where the server is; calls wait until that is known. When the first does not take up a connection, or
+    /// does not answer, the next one is tried, and so on, round and round.
+    void set_addresses(std::vector<Address> addresses);
 
     void start(Call call);
 
@@ -94,6 +95,7 @@ class Connection final : private ReplySink {
     void flush();
     void receive();
     void lose(const Error& why, bool is_nonsense);
+    void try_next_address();
     void expire();
     void finish(Waiting waiting, Result<Reply> result);
     void fail_all(const Error& error);
@@ -106,11 +108,13 @@ class Connection final : private ReplySink {
 
     Mutex mutex_;
     std::vector<Call> inbox_ TIERFS_GUARDED_BY(mutex_);
-    std::optional<Address> new_address_ TIERFS_GUARDED_BY(mutex_);
+    std::vector<Address> new_addresses_ TIERFS_GUARDED_BY(mutex_);
     bool stopped_ TIERFS_GUARDED_BY(mutex_) = false;
 
     // Of the thread alone.
-    std::optional<Address> address_;
+    std::vector<Address> given_;      ///< all of them
+    std::size_t at_ = 0;              ///< of given_
+    std::optional<Address> address_;  ///< that one
     FileDescriptor socket_;
     bool connected_ = false;
     std::optional<ReplyStream> stream_;

@@ -220,28 +220,23 @@ Result<Handle> look_up_rest(Caller& caller, const MountRequest& request, Start s
     return std::move(start.handle);
 }
 
-}  // namespace
+/// Nobody is there, or nobody answers: another address of the server may do.
+bool is_absence(int code) {
+    return code == ETIMEDOUT || code == ECONNREFUSED || code == EHOSTUNREACH || code == ENETUNREACH ||
+           code == ECONNRESET || code == EHOSTDOWN;
+}
 
-Result<Mounted> mount_export(const MountRequest& request, Clock::time_point deadline) {
-    Mounted mounted;
-    Error unresolved{EHOSTUNREACH, "no host"};
-    std::vector<Address> hosts;
-    for (const auto& name : request.hosts) {
-        auto host = resolve(name);
-        if (host) {
-            hosts.push_back(*host);
-        } else {
-            unresolved = host.error();
-        }
-    }
-    if (hosts.empty()) return fail(unresolved);
-    const auto mount_port = port_of(hosts[0], kMnt, request.mount_port, "nfs.mount_port", deadline);
+/// At the first of the hosts, which are addresses of one server.
+Result<Mounted> mount_at(const std::vector<Address>& hosts, const MountRequest& request,
+                         Clock::time_point deadline) {
+    const auto& host = hosts.front();
+    const auto mount_port = port_of(host, kMnt, request.mount_port, "nfs.mount_port", deadline);
     if (!mount_port) return fail(mount_port.error());
-    const auto nfs_port = port_of(hosts[0], kGetattr, request.nfs_port, "nfs.port", deadline);
+    const auto nfs_port = port_of(host, kGetattr, request.nfs_port, "nfs.port", deadline);
     if (!nfs_port) return fail(nfs_port.error());
-    for (const auto& host : hosts) mounted.addresses.push_back(host.with_port(*nfs_port));
-
-    Caller mounter(hosts[0].with_port(*mount_port), "the mount service", deadline);
+    Mounted mounted;
+    for (const auto& each : hosts) mounted.addresses.push_back(each.with_port(*nfs_port));
+    Caller mounter(host.with_port(*mount_port), "the mount service", deadline);
     auto start = ask_mount(mounter, request);
     if (!start) return fail(start.error());
     Caller caller(mounted.addresses[0], "the NFS server", deadline);
@@ -255,6 +250,30 @@ Result<Mounted> mount_export(const MountRequest& request, Clock::time_point dead
     if (!in.ok()) return fail(EIO, "the server's reply to FSINFO makes no sense");
     if (mounted.sizes.status != kOk)
         return fail(to_errno(mounted.sizes.status), "FSINFO: " + status_name(mounted.sizes.status));
+    return mounted;
+}
+
+}  // namespace
+
+Result<Mounted> mount_export(const MountRequest& request, Clock::time_point deadline) {
+    Error unresolved{EHOSTUNREACH, "no host"};
+    std::vector<Address> hosts;
+    for (const auto& name : request.hosts) {
+        auto host = resolve(name);
+        if (host) {
+            hosts.push_back(*host);
+        } else {
+            unresolved = host.error();
+        }
+    }
+    if (hosts.empty()) return fail(unresolved);
+    Result<Mounted> mounted = fail(unresolved);
+    for (auto left = static_cast<int>(hosts.size()); left > 0; --left) {
+        const auto now = Clock::now();
+        mounted = mount_at(hosts, request, left == 1 ? deadline : now + (deadline - now) / left);
+        if (mounted || !is_absence(mounted.error().code)) break;
+        std::rotate(hosts.begin(), hosts.begin() + 1, hosts.end());
+    }
     return mounted;
 }
 

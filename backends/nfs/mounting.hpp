@@ -24,10 +24,10 @@ struct Mounted {
     FsinfoReply sizes;
 };
 
-/// Blocks until `deadline`, but for the system's resolver, which has limits of its own. Where the path is no
-/// export itself, the longest leading part that is one is mounted and the rest looked up. ENOENT when nothing
-/// of it is exported or the directory is not there; EACCES; ETIMEDOUT, ECONNREFUSED and their like when
-/// nobody answers; EOPNOTSUPP when the server has no NFSv3.
+/// Asks the first host that answers. Blocks until `deadline`, but for the system's resolver, which has limits
+/// of its own. Where the path is no export itself, the longest leading part that is one is mounted and the
+/// rest looked up. ENOENT when nothing of it is exported or the directory is not there; EACCES; ETIMEDOUT,
+/// ECONNREFUSED and their like when nobody answers; EOPNOTSUPP when the server has no NFSv3.
 Result<Mounted> mount_export(const MountRequest& request, std::chrono::steady_clock::time_point deadline);
 
 }  // namespace tierfs::nfs

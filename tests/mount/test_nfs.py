@@ -149,6 +149,15 @@ def test_what_cannot_be_mounted(exported, mount):
     assert "allowed is" in mount.prepare("nfs://host").refuse(status=2)
 
 
+def test_first_host_is_down(exported, mount):
+    """Hosts are addresses of one server: the next one does, at the mount and for each connection."""
+    files = data.make_files(exported.path, 50, 3000)
+    url = exported.url().replace("127.0.0.1", "127.0.0.9,127.0.0.8,127.0.0.1", 1)
+    m = mount(url, {"metadata.ttl": "1s", "origin.deadline": "5s"})
+    data.expect_files(m.path, files)
+    assert m.status()["origin"]["errors"] == 0
+
+
 def test_export_below_an_export(exported, mount):
     data.write(exported.path / "a/b/file", b"deep")
     m = mount(exported.url("a/b"))
