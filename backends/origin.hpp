@@ -56,7 +56,9 @@ enum class Priority : std::uint8_t { demand, prefetch, fill };
 /// '/'.
 struct OriginRead {
     std::string path;
-    std::string version;  ///< pinned: other bytes are never returned; ESTALE when the object changed
+    /// Pinned: other bytes are never returned; ESTALE when the object changed. Empty: whatever is there, for
+    /// who verifies it.
+    std::string version;
     std::uint64_t offset = 0;
     std::span<std::byte> destination;  ///< stays valid until `done`; filled whole, or the read fails
     Priority priority = Priority::demand;

@@ -57,6 +57,8 @@ struct Settings {
     DatasetClass dataset_class = DatasetClass::automatic;  ///< class: of what no rule is for
     std::vector<DatasetRule> datasets;  ///< datasets, of the YAML file alone; first match wins
 
+    std::string pack;  ///< pack: where a pack of the source is, a SOURCE itself; empty: none
+
     std::string fill_shard;  ///< fill.shard: "I/N", this node reads that share of the files; empty: not known
 
     // origin

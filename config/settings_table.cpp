@@ -107,6 +107,12 @@ std::vector<Key> make_table() {
          {"auto", "always"}},
         {"index.path", Kind::path, &S::index_path,
          "Folder of the index; empty: on the NVMe tier's device, else a scratch directory."},
+        {"pack.path", Kind::text, &S::pack,
+         "A pack of the source, made by `tierfs pack`: s3://BUCKET/PREFIX or a folder. Names come from it "
+         "alone, "
+         "small files out of its extents; it is trusted to be what the source is. Empty: there is none. "
+         "Short: "
+         "pack."},
         {"pack.max_object", Kind::size, &S::pack_max_object,
          "Objects up to this size are packed into extents.", 0, kMiB},
         {"prefetch.window", Kind::size, &S::prefetch_window,
@@ -363,6 +369,7 @@ const std::vector<Key>& table() {
 }
 
 const Key* find(std::string_view name) {
+    if (name == "pack") name = "pack.path";
     for (const Key& key : table()) {
         if (key.name == name) return &key;
     }

@@ -76,7 +76,7 @@ class Collector : public YAML::EventHandler {
             deeper(mark);
         } else {
             const std::string name = maps_.back().prefix + maps_.back().key;
-            if (find(name) != nullptr) {
+            if (find(name) != nullptr && !is_section(name)) {
                 problem(mark, name + ": found a map; allowed: " + allowed(*find(name)));
                 return deeper(mark);
             }

@@ -303,8 +303,8 @@ Result<void> Directory::expect_version(int descriptor, const OriginRead& request
     if (TIERFS_FAULT_CALL("dir.version", ::fstat(descriptor, &status)) != 0)
         return fail(system_error(errno, "'" + request.path + "'"));
     const BeneathStat now = to_attributes(status);
-    if (now.is_special || now.attributes.kind != ObjectKind::file ||
-        now.attributes.version != request.version) {
+    const bool is_other = !request.version.empty() && now.attributes.version != request.version;
+    if (now.is_special || now.attributes.kind != ObjectKind::file || is_other) {
         return fail(ESTALE, "'" + request.path + "' has changed at the source");
     }
     return {};

@@ -4,6 +4,14 @@
 
 namespace tierfs::nfs {
 
+namespace {
+
+bool is_wanted(const OriginRead& read, const std::string& version) {
+    return read.version.empty() || read.version == version;
+}
+
+}  // namespace
+
 /// The pieces end on several threads.
 struct Reader::Operation {
     OriginRead request;
@@ -38,7 +46,7 @@ void Reader::look_up(const OperationPtr& operation) {
                       [this, operation](Result<Found> found) {
                           auto& read = operation->request;
                           if (!found) return read.done(fail(std::move(found.error())));
-                          if (found->attributes && version_of(*found->attributes) != read.version)
+                          if (found->attributes && !is_wanted(read, version_of(*found->attributes)))
                               return read.done(fail(ESTALE, "'" + read.path + "' has changed on the server"));
                           send_pieces(operation, found->handle);
                       });
@@ -99,7 +107,7 @@ std::optional<Error> Reader::judge(const Operation& operation, const ReadHead& h
         return Error{ESTALE, name + ": the server does not know the file any more"};
     if (head.status != kOk)
         return Error{to_errno(head.status), "READ of " + name + ": " + status_name(head.status)};
-    if (head.attributes && version_of(*head.attributes) != request.version)
+    if (head.attributes && !is_wanted(request, version_of(*head.attributes)))
         return Error{ESTALE, name + " has changed on the server"};
     if (head.length < wanted && head.at_end) return Error{ESTALE, name + " has become shorter on the server"};
     if (head.length == 0) return Error{EIO, "READ of " + name + ": the server sends no data"};
@@ -129,7 +137,7 @@ void Reader::ask_attributes(const OperationPtr& operation) {
         const auto reply = read_getattr(in);
         if (!in.ok()) {
             operation->fail_with(Error{EIO, "GETATTR of '" + request.path + "': the reply makes no sense"});
-        } else if (reply.status != kOk || version_of(reply.attributes) != request.version) {
+        } else if (reply.status != kOk || !is_wanted(request, version_of(reply.attributes))) {
             operation->fail_with(Error{ESTALE, "'" + request.path + "' has changed on the server"});
         }
         finish(operation);

@@ -22,7 +22,8 @@ constexpr const char* kUsage =
     "       tierfs pin PATH... [-f LIST] [--wait] [--json]\n"
     "       tierfs unpin PATH... [-f LIST] [--json]\n"
     "       tierfs class MOUNTPOINT MATCH CLASS\n"
-    "       tierfs verify CACHE [--repair] [--json]\n"
+    "       tierfs pack SOURCE DEST [--dry-run] [--json] [-o KEY=VALUE,...]\n"
+    "       tierfs verify CACHE-or-PACK [--repair] [--json] [-o KEY=VALUE,...]\n"
     "       tierfs config [--defaults | --check FILE [PATH...]]\n"
     "       tierfs --help | --version\n";
 
@@ -99,6 +100,7 @@ int run_command_line(int argc, char** argv) {
     if (first == "pin") return pin_command(rest);
     if (first == "unpin") return unpin_command(rest);
     if (first == "class") return class_command(rest);
+    if (first == "pack") return pack_command(rest);
     if (first == "verify") return verify_command(rest);
     if (first == "config") return config_command(rest);
     if (!first.starts_with('-') && first.find_first_of("/:") == std::string::npos) {

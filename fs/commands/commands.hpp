@@ -23,6 +23,7 @@ int evict_command(const std::vector<std::string>& arguments);
 int pin_command(const std::vector<std::string>& arguments);
 int unpin_command(const std::vector<std::string>& arguments);
 int class_command(const std::vector<std::string>& arguments);
+int pack_command(const std::vector<std::string>& arguments);
 int verify_command(const std::vector<std::string>& arguments);
 int config_command(const std::vector<std::string>& arguments);
 

@@ -1,41 +1,16 @@
-#include <unistd.h>
-
-#include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "config/units.hpp"
 #include "fs/commands/commands.hpp"
+#include "fs/commands/pack.hpp"
 #include "fs/commands/parse.hpp"
+#include "fs/commands/progress.hpp"
 #include "tiering/nvme/verify_cache.hpp"
 
 namespace tierfs {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-/// Tells how far it is: on a terminal all the time, else every 10 s.
-class Progress {
-  public:
-    void tell(const CacheReport& report) {
-        const auto now = Clock::now();
-        if (now - told_ < (terminal_ ? std::chrono::milliseconds(200) : std::chrono::seconds(10))) return;
-        told_ = now;
-        const double seconds = std::chrono::duration<double>(now - begun_).count();
-        const auto rate = static_cast<std::uint64_t>(static_cast<double>(report.bytes) / seconds);
-        std::fprintf(stderr, terminal_ ? "\r\033[K%s" : "%s\n",
-                     (format_size(report.bytes) + " verified, " + format_size(rate) + "/s").c_str());
-    }
-    void end() const {
-        if (terminal_) std::fputs("\r\033[K", stderr);
-    }
-
-  private:
-    const bool terminal_ = ::isatty(STDERR_FILENO) != 0;
-    const Clock::time_point begun_ = Clock::now();
-    Clock::time_point told_ = begun_;
-};
 
 nlohmann::json report_json(const std::string& folder, const CacheReport& report) {
     auto bad = nlohmann::json::array();
@@ -72,19 +47,33 @@ int verify_command(const std::vector<std::string>& arguments) {
     std::string path;
     bool json = false;
     VerifyOptions options;
-    CLI::App app("Compares all that a cache folder holds with its checksums", "tierfs verify");
-    app.add_option("CACHE", path, "a folder that nvme.path named, not in use")->required();
-    app.add_flag("--repair", options.repair, "remove files with anything bad in them");
+    std::vector<std::string> settings;
+    CLI::App app("Compares all that a cache folder or a pack holds with its checksums", "tierfs verify");
+    app.add_option("CACHE-or-PACK", path, "a folder that nvme.path named, not in use; or a pack")->required();
+    app.add_flag("--repair", options.repair, "remove files with anything bad in them; of a cache alone");
+    app.add_option("-o", settings, "settings of tierfs(8) for reaching a pack, KEY=VALUE,...")
+        ->allow_extra_args(false);
     app.add_flag("--json", json, "print JSON");
     if (const auto ended = parse_arguments(app, arguments)) return *ended;
 
+    if (is_pack(path)) {
+        if (!options.repair) return verify_pack_command(path, settings, json);
+        std::fprintf(stderr, "tierfs: --repair is for caches: a pack is made anew by tierfs pack\n");
+        return 2;
+    }
     const auto caches = find_caches(path);
     if (!caches) return command_failed(caches.error().message);
     auto reports = nlohmann::json::array();
     bool good = true;
     for (const auto& cache : *caches) {
-        Progress progress;
-        options.progress = [&](const CacheReport& report) { progress.tell(report); };
+        ProgressLine progress;
+        options.progress = [&](const CacheReport& report) {
+            progress.tell([&](double seconds) {
+                const auto rate = seconds > 0 ? static_cast<double>(report.bytes) / seconds : 0;
+                return format_size(report.bytes) + " verified, " +
+                       format_size(static_cast<std::uint64_t>(rate)) + "/s";
+            });
+        };
         const auto report = verify_cache(cache, options);
         progress.end();
         if (!report) return command_failed(report.error().message);

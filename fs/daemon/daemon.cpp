@@ -33,18 +33,6 @@ std::uint64_t resident_set() {
     return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// What names an index: the origin, and the settings that its records have taken in. S3 knows no owners and
-// modes; changed ones must not wait for records to expire, which may be never. (Data has the origin's
-// identity alone: a new index adopts what the cache holds.)
-std::string index_identity(const Settings& settings, const Origin& origin) {
-    // What was known before of names that this mount may change must not be believed after it.
-    if (origin.kind() != "s3") return origin.identity() + (settings.read_only ? "" : " rw");
-    std::array<char, 80> owner{};
-    std::snprintf(owner.data(), owner.size(), " uid=%u gid=%u file_mode=%o directory_mode=%o",
-                  settings.s3_uid, settings.s3_gid, settings.s3_file_mode, settings.s3_directory_mode);
-    return origin.identity() + owner.data();
-}
-
 }  // namespace
 
 Daemon::Daemon(const DaemonStart& start, Channel& supervisor, FolderLocks& locks)
@@ -71,9 +59,7 @@ Result<void> Daemon::open_source(bool strict) {
     if (!plan) return fail(plan.error());
     plan_ = *plan;
 
-    auto origin = open_origin(settings_);
-    if (!origin) return fail(origin.error());
-    origin_ = std::move(*origin);
+    if (auto opened = open_origin_or_pack(); !opened) return opened;
     if (!settings_.read_only && origin_->posix() == nullptr) {
         return fail(EROFS, "this version writes to directories and NFS exports only: " + settings_.source +
                                " can be mounted with ro (without rw and ro=false)");
@@ -82,9 +68,46 @@ Result<void> Daemon::open_source(bool strict) {
     return check_origin(strict);
 }
 
+Result<void> Daemon::open_origin_or_pack() {
+    if (settings_.pack.empty()) {
+        auto origin = open_origin(settings_);
+        if (!origin) return fail(origin.error());
+        origin_ = std::move(*origin);
+        return {};
+    }
+    if (!settings_.read_only)
+        return fail(EROFS, "a mount with a pack cannot be written to: mount with ro, or without pack");
+    std::vector<std::filesystem::path> kept;
+    if (takes_over_) {
+        if (!scratch_.empty()) kept.push_back(scratch_);
+        if (!settings_.index_path.empty()) kept.emplace_back(settings_.index_path);
+        for (const auto& path : split_paths(settings_.nvme_path)) kept.emplace_back(path);
+    }
+    auto packed = PackedOrigin::open(settings_, kept);
+    if (!packed) return fail(packed.error());
+    pack_ = packed->get();
+    origin_ = std::move(*packed);
+    settings_.metadata_ttl = kForever;  // the pack never says anything else
+    return {};
+}
+
+// The origin, its pack, and the settings that the records of an index have taken in. S3 knows no owners and
+// modes; changed ones must not wait for records to expire, which may be never. (Data has the origin's
+// identity alone: a new index adopts what the cache holds.)
+std::string Daemon::index_identity() const {
+    std::string identity = origin_->identity();
+    if (pack_ != nullptr) identity += " pack=" + to_string(pack_->manifest().index);
+    // What was known before of names that this mount may change must not be believed after it.
+    if (origin_->kind() != "s3") return identity + (settings_.read_only ? "" : " rw");
+    std::array<char, 80> owner{};
+    std::snprintf(owner.data(), owner.size(), " uid=%u gid=%u file_mode=%o directory_mode=%o",
+                  settings_.s3_uid, settings_.s3_gid, settings_.s3_file_mode, settings_.s3_directory_mode);
+    return identity + owner.data();
+}
+
 // Node ids stand in the index of one source: in another one they would be other files.
 Result<void> Daemon::check_identity() {
-    const auto identity = to_string(content_id(index_identity(settings_, *origin_), "", ""));
+    const auto identity = to_string(content_id(index_identity(), "", ""));
     if (!takes_over_) record_.set_index_identity(identity);
     if (record_.index_identity() == identity) return {};
     return fail(ESTALE, "what is mounted now is another source than the mount was made of (" +
@@ -138,7 +161,7 @@ Result<void> Daemon::open_names() {
 Result<void> Daemon::open_index() {
     IndexOptions options;
     options.memory = plan_.index;
-    options.identity = index_identity(settings_, *origin_);
+    options.identity = index_identity();
     if (!settings_.index_path.empty()) {
         auto folder = LockedFolder::open(settings_.index_path, origin_->identity(), "index.path", locks_);
         if (!folder) return fail(folder.error());
@@ -146,6 +169,9 @@ Result<void> Daemon::open_index() {
         options.directory = index_folder_.path / "index";
     } else {
         options.directory = (cache_devices_.empty() ? scratch_ : cache_devices_.index_folder()) / "index";
+    }
+    if (pack_ != nullptr) {
+        if (auto opened = pack_->open_index(options.directory.parent_path()); !opened) return opened;
     }
     auto index = Index::open(options);
     if (!index) return fail(index.error());
@@ -346,6 +372,7 @@ StatusInputs Daemon::status() {
     in.has_nvme = nvme_ != nullptr;
     in.store = store_->stats();
     in.origin = origin_->stats();
+    if (pack_ != nullptr) in.pack = pack_->pack_stats();
     in.names = names_->stats();
     if (live_) add_live(in);
     in.requests = watchdog_->stats();

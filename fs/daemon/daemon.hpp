@@ -27,6 +27,7 @@
 #include "fs/status/status.hpp"
 #include "tiering/index/index.hpp"
 #include "tiering/nvme/nvme_tier.hpp"
+#include "tiering/pack/packed_origin.hpp"
 #include "tiering/pin_keeper.hpp"
 #include "tiering/policy/pins.hpp"
 #include "tiering/store.hpp"
@@ -94,6 +95,9 @@ class Daemon {
     void sample_memory();
     Result<void> check_origin(bool strict);
     Result<void> check_identity();
+    Result<void> open_origin_or_pack();
+    /// What names an index (see the definition).
+    [[nodiscard]] std::string index_identity() const;
     Result<void> open_index();
     Result<void> open_names();
     Result<void> open_nvme();
@@ -126,6 +130,7 @@ class Daemon {
     LockedFolder index_folder_;
     // Each stands on those above it; destroyed from the last to the first.
     std::unique_ptr<Origin> origin_;
+    PackedOrigin* pack_ = nullptr;  ///< origin_, with `pack`
     std::unique_ptr<Index> index_;
     std::unique_ptr<NvmeTier> nvme_;
     std::unique_ptr<Pins> pins_;

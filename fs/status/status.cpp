@@ -210,6 +210,21 @@ void tier_lines(std::string& out, const Json& status) {
     out += padded("origin", 44) + size_at(status, "/reads/by_tier/origin") + "\n";
 }
 
+Json pack_json(const PackStats& pack) {
+    if (pack.location.empty()) return nullptr;
+    return Json{{"location", pack.location}, {"index", pack.index},   {"files", pack.files},
+                {"reads", pack.reads},       {"bytes", pack.bytes},   {"requests", pack.requests},
+                {"damaged", pack.damaged},   {"failed", pack.failed}, {"last_error", pack.last_error}};
+}
+
+std::string pack_text(const Json& status) {
+    const auto error = text_at(status, "/pack/last_error");
+    return text_at(status, "/pack/location") + ": " + count_at(status, "/pack/reads") + " reads, " +
+           size_at(status, "/pack/bytes") + " in " + count_at(status, "/pack/requests") + " requests, " +
+           count_at(status, "/pack/damaged") + " damaged, " + count_at(status, "/pack/failed") + " failed" +
+           (error.empty() ? "" : "; the last: " + error);
+}
+
 std::string restarts_text(const Json& status) {
     const auto restarts = status.value(Json::json_pointer("/supervisor/restarts"), std::uint64_t{0});
     const auto reason = text_at(status, "/supervisor/reason");
@@ -268,6 +283,7 @@ Json status_json(const StatusInputs& in) {
           {"oldest_dirty_s", 0.0}}},
         {"latency", latencies_json(in)},
         {"origin", origin_json(in.origin)},
+        {"pack", pack_json(in.pack)},
         {"tiers", tiers_json(in)},
         {"memory",
          {{"limit_bytes", in.memory_limit},
@@ -334,6 +350,7 @@ std::string status_text(const Json& status) {
              " head, " + count_at(status, "/origin/requests/list") + " list; " +
              size_at(status, "/origin/bytes_read") + " read, " + count_at(status, "/origin/retries") +
              " retries, " + count_at(status, "/origin/errors") + " errors");
+    if (status.contains("pack") && status["pack"].is_object()) line(out, "pack", pack_text(status));
     for (const auto& dataset : status.value("datasets", Json::array())) {
         line(out, "dataset",
              text_at(dataset, "/match") + " " + text_at(dataset, "/class") +

@@ -13,6 +13,7 @@
 #include "fs/operations/open_files.hpp"
 #include "fs/session/watchdog.hpp"
 #include "fs/status/source_advice.hpp"
+#include "tiering/pack/packed_origin.hpp"
 #include "tiering/store.hpp"
 
 namespace tierfs {
@@ -39,6 +40,7 @@ struct StatusInputs {
     StoreStats store;
     LiveStats writes;  ///< of a writable mount
     OriginStats origin;
+    PackStats pack;
     NamespaceStats names;
     RequestStats requests;
     LatencyStats metadata;                          ///< of requests about names and attributes

@@ -27,6 +27,7 @@ STATUS = {
     "origin": {"requests": {"get": int, "head": int, "list": int, "put": int, "delete": int, "other": int},
                "bytes_read": int, "bytes_written": int, "retries": int, "throttled": int, "hedged": int, "hedges_won": int,
                "errors": int},
+    "pack": (dict, type(None)),
     "tiers": [{"name": str, "limit_bytes": int, "used_bytes": int, "hits": int, "misses": int, "evicted_bytes": int,
                "written_bytes": int, "state": str}],
     "memory": {"limit_bytes": int, "used_bytes": int, "peak_bytes": int, "rss_bytes": int},

@@ -257,6 +257,16 @@ TEST_F(ConfigSettings, TheExampleFileLoads) {
     EXPECT_EQ(load({"config=" + example}).value().metadata_ttl, kForever);
 }
 
+TEST_F(ConfigSettings, PackIsAValueAndASection) {
+    EXPECT_EQ(load({"pack=s3://b/p"}).value().pack, "s3://b/p");
+    EXPECT_EQ(load({"pack.path=/p"}).value().pack, "/p");
+    EXPECT_EQ(yaml("pack: /p\n").value().pack, "/p");
+    const auto both = yaml("pack: {path: /p, max_object: 64K}\n");
+    ASSERT_TRUE(both) << both.error().message;
+    EXPECT_EQ(both->pack, "/p");
+    EXPECT_EQ(both->pack_max_object, 65536U);
+}
+
 TEST_F(ConfigSettings, TheManualPageHoldsTheTable) {
     const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
     std::ifstream stream(root / "man/tierfs.8");

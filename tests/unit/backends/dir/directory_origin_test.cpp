@@ -58,6 +58,15 @@ class DirectoryOriginTest : public testing::Test {
     std::unique_ptr<Origin> origin_;
 };
 
+TEST_F(DirectoryOriginTest, ReadsWithoutAVersionTakeWhatIsThere) {
+    write("a", "hello world");
+    EXPECT_EQ(read("a", "", 6, 5).value_or("?"), "world");
+    write("a", "other bytes");
+    EXPECT_EQ(read("a", "", 6, 5).value_or("?"), "bytes");
+    fs::create_directory(root_ / "d");
+    EXPECT_EQ(read("d", "", 0, 1).error().code, ESTALE);
+}
+
 TEST_F(DirectoryOriginTest, StatAndReadAgreeWithTheFile) {
     write("a", "hello world");
     const auto attributes = origin_->stat("a");

@@ -1,0 +1,53 @@
+// A source seen through its pack: names from the pack's index, small files' bytes from its extents.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/origin.hpp"
+#include "config/settings.hpp"
+#include "tiering/pack/manifest.hpp"
+
+namespace tierfs {
+
+/// Counts since the mount; bytes are those of files.
+struct PackStats {
+    std::string location;                ///< settings.pack; empty: there is no pack
+    std::string index;                   ///< digest of its index
+    std::uint64_t files = 0;             ///< in the pack, those at the source alone too
+    std::uint64_t reads = 0, bytes = 0;  ///< answered from extents
+    std::uint64_t requests =
+        0;  ///< sent to DEST for them: fewer than reads where neighbours are read together
+    std::uint64_t damaged = 0;  ///< reads whose bytes had another checksum
+    std::uint64_t failed = 0;   ///< reads that DEST did not answer otherwise
+    std::string last_error;     ///< of these two kinds; the bytes came from the source
+};
+
+/// What a mount with `pack` reads from. The pack is taken for what the source is: nothing is listed or looked
+/// up at the source, and its files are read there only if they are not in extents, or an extent is missing,
+/// damaged or out of reach. All that comes from an extent is verified. Versions and identity are the
+/// source's, so that tiers know files alike with a pack and without. Each of the two places gets half of
+/// origin.deadline.
+///
+/// See Origin. Cannot be written to. stat(), list() and read_link() read local files only.
+class PackedOrigin : public Origin {
+  public:
+    /// Reads the manifest: from one of the folders `kept`, if one of them was given to open_index() or has
+    /// such a folder, named by the source, in it; a daemon that takes a mount over goes on with the same pack
+    /// so. Else from DEST. Errors: of opening, of the manifest (with DEST in the text), EINVAL for the pack
+    /// of another source.
+    static Result<std::unique_ptr<PackedOrigin>> open(const Settings& settings,
+                                                      const std::vector<std::filesystem::path>& kept);
+
+    /// Before anything else but check(), identity() and kind(): the index in this folder, which nobody else
+    /// writes to; brought from DEST unless it is there. Keeps the manifest there, too. What is there of other
+    /// packs is removed.
+    virtual Result<void> open_index(const std::filesystem::path& folder) = 0;
+
+    [[nodiscard]] virtual const pack::Manifest& manifest() const = 0;
+    [[nodiscard]] virtual PackStats pack_stats() const = 0;
+};
+
+}  // namespace tierfs

@@ -1,0 +1,154 @@
+#include "tiering/pack/tree.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <iterator>
+#include <thread>
+
+#include "config/mutex.hpp"
+#include "tiering/stage/json_text.hpp"
+
+namespace tierfs::pack {
+
+namespace {
+
+constexpr unsigned kListers = 16;
+
+template <typename T>
+void move_to(std::vector<T>& from, std::vector<T>& to) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
+
+/// One walk. Its threads take directories until there are none and nobody may find more.
+class Walk {
+  public:
+    Walk(Origin& origin, const std::function<bool()>& stopped)
+        : origin_(origin), stopped_(stopped), has_owners_(origin.kind() != "s3") {
+        directories_.emplace_back();
+    }
+
+    Result<Tree> run() {
+        auto root = origin_.stat("");
+        if (!root) return fail(root.error());
+        std::vector<std::thread> threads;
+        threads.reserve(kListers);
+        for (unsigned i = 0; i < kListers; ++i) threads.emplace_back([this] { work(); });
+        for (auto& thread : threads) thread.join();
+        const MutexLock lock(mutex_);
+        if (root_error_) return fail(*root_error_);
+        if (stopped_()) return fail(ECANCELED, "stopped");
+        Entry entry;
+        entry.attributes = std::move(*root);
+        tree_.entries.push_back(clean(std::move(entry)));
+        std::sort(tree_.entries.begin(), tree_.entries.end(), [](const Entry& a, const Entry& b) {
+            return a.directory != b.directory ? key_of(a) < key_of(b) : a.name < b.name;
+        });
+        return std::move(tree_);
+    }
+
+  private:
+    void work() {
+        MutexLock lock(mutex_);
+        for (;;) {
+            while (directories_.empty() && busy_ > 0) lock.wait(changed_);
+            if (directories_.empty() || stopped_() || root_error_) break;
+            const std::string directory = std::move(directories_.back());
+            directories_.pop_back();
+            ++busy_;
+            lock.unlock();
+            Tree found;
+            const auto listed = list(directory, found);
+            lock.lock();
+            --busy_;
+            if (!listed && directory.empty()) root_error_ = listed.error();
+            if (!listed) found.problems.push_back(listed.error().message);
+            for (const auto& entry : found.entries)
+                if (entry.attributes.kind == ObjectKind::directory) directories_.push_back(entry.path());
+            move_to(found.entries, tree_.entries);
+            move_to(found.problems, tree_.problems);
+            move_to(found.remarks, tree_.remarks);
+            changed_.notify_all();
+        }
+        changed_.notify_all();
+    }
+
+    Result<void> list(const std::string& directory, Tree& found) {
+        std::string token;
+        do {
+            if (stopped_()) return fail(ECANCELED, "stopped");
+            auto page = origin_.list(directory, token);
+            if (!page) return fail(page.error());
+            for (auto& listed : page->entries) add(directory, listed, found);
+            for (const auto& [why, count] : page->hidden)
+                found.remarks.push_back(std::to_string(count) + " names in '" + stage::printable(directory) +
+                                        "' are left out: " + why);
+            if (!page->next.empty() && page->next == token)
+                return fail(EIO,
+                            "'" + stage::printable(directory) + "': the source gives the same page again");
+            token = std::move(page->next);
+        } while (!token.empty());
+        drop_doubles(found);
+        return {};
+    }
+
+    void add(const std::string& directory, DirectoryEntry& listed, Tree& found) {
+        Entry entry;
+        entry.directory = directory;
+        entry.name = std::move(listed.name);
+        entry.attributes = std::move(listed.attributes);
+        if (!is_clean_name(entry.name) || !is_clean_directory(entry.path())) {
+            found.remarks.push_back("'" + stage::printable(entry.path()) +
+                                    "' is left out: no name for a file");
+            return;
+        }
+        if (entry.attributes.kind == ObjectKind::symlink) {
+            auto target = origin_.read_link(entry.path());
+            if (!target) return found.problems.push_back(target.error().message);
+            entry.link = std::move(*target);
+        }
+        found.entries.push_back(clean(std::move(entry)));
+    }
+
+    /// A file beside a directory of its name: the directory is shown, as by a mount without a pack.
+    static void drop_doubles(Tree& found) {
+        auto& entries = found.entries;
+        std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+            const auto is_file = [](const Entry& entry) {
+                return entry.attributes.kind != ObjectKind::directory;
+            };
+            return a.name != b.name ? a.name < b.name : is_file(a) < is_file(b);
+        });
+        const auto same = [](const Entry& a, const Entry& b) { return a.name == b.name; };
+        const auto end = std::unique(entries.begin(), entries.end(), same);
+        if (end != entries.end())
+            found.remarks.push_back(std::to_string(entries.end() - end) + " files in '" +
+                                    stage::printable(entries.front().directory) +
+                                    "' are left out: there are directories of their names");
+        entries.erase(end, entries.end());
+    }
+
+    /// Owners and modes that the settings of whoever packs make up do not belong into a pack.
+    [[nodiscard]] Entry clean(Entry entry) const {
+        auto& attributes = entry.attributes;
+        if (!has_owners_) attributes.mode = attributes.uid = attributes.gid = 0;
+        return entry;
+    }
+
+    Origin& origin_;
+    const std::function<bool()>& stopped_;
+    const bool has_owners_;
+    Mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<std::string> directories_ TIERFS_GUARDED_BY(mutex_);
+    unsigned busy_ TIERFS_GUARDED_BY(mutex_) = 0;
+    std::optional<Error> root_error_ TIERFS_GUARDED_BY(mutex_);
+    Tree tree_ TIERFS_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+Result<Tree> list_tree(Origin& origin, const std::function<bool()>& stopped) {
+    return Walk(origin, stopped).run();
+}
+
+}  // namespace tierfs::pack
