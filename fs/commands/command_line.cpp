@@ -15,6 +15,7 @@ constexpr const char* kUsage =
     "Usage: tierfs SOURCE MOUNTPOINT [-o KEY=VALUE,...] [-f]\n"
     "       tierfs status MOUNTPOINT [--json]\n"
     "       tierfs top MOUNTPOINT [--once | --batch] [--interval SECONDS]\n"
+    "       tierfs doctor MOUNTPOINT [--seconds N] [--json]\n"
     "       tierfs umount MOUNTPOINT [--lazy]\n"
     "       tierfs reload MOUNTPOINT [--json]\n"
     "       tierfs warm PATH... [-f LIST] [--wait] [--json]\n"
@@ -91,6 +92,7 @@ int run_command_line(int argc, char** argv) {
     }
     if (first == "status") return status_command(rest);
     if (first == "top") return top_command(rest);
+    if (first == "doctor") return doctor_command(rest);
     if (first == "reload") return reload_command(rest);
     if (first == "--take-over" && !rest.empty())  // by a supervisor alone
         return run_standby(std::atoi(rest.front().c_str()), process_environment());

@@ -1,34 +1,15 @@
 #include "fs/insight/top_screen.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include "config/log_lines.hpp"
-#include "config/units.hpp"
+#include "fs/insight/figures.hpp"
 
 namespace tierfs {
 namespace {
 
-/// With so many decimals, and what follows.
-std::string decimal(double number, int places, const char* unit = "") {
-    std::array<char, 64> text{};
-    std::snprintf(text.data(), text.size(), "%.*f%s", places, number, unit);
-    return text.data();
-}
-
 std::string two_digits(unsigned long long number) {
     return (number < 10 ? "0" : "") + std::to_string(number);
-}
-
-std::string size(double bytes) {
-    return format_size(static_cast<std::uint64_t>(std::max(bytes, 0.0)));
-}
-
-std::string amount(double number) {
-    if (number >= 999'500) return decimal(number / 1e6, 1, "M");
-    if (number >= 9'999.5) return decimal(number / 1e3, 0, "k");
-    return decimal(number, number >= 99.5 || number == 0 ? 0 : 1);
 }
 
 /// Characters, not bytes: of UTF-8 those that begin one.
@@ -94,12 +75,12 @@ class Screen {
             return out;
         }
         const double hits = of(s_.ram_bytes + s_.nvme_bytes);
-        out.push_back("reads " + amount(rate(s_.reads)) + "/s  " + size(rate(s_.read_bytes)) +
+        out.push_back("reads " + amount(rate(s_.reads)) + "/s  " + size_text(rate(s_.read_bytes)) +
                       "/s  from the tiers " + percent(hits, hits + of(s_.origin_bytes)) +
                       (s_.read_errors != 0 ? "  ERRORS " + amount(of(s_.read_errors)) : "") +
                       (s_.read_only ? ""
                                     : "  writes " + amount(rate(s_.writes)) + "/s " +
-                                          size(rate(s_.write_bytes)) + "/s"));
+                                          size_text(rate(s_.write_bytes)) + "/s"));
         out.push_back("waiting " + amount(stall_seconds(s_) / v_.seconds) + " readers on average: origin " +
                       seconds_a_second(s_.latency.origin) + ", nvme " + seconds_a_second(s_.latency.nvme) +
                       ", of these for memory " + seconds_a_second(s_.latency.memory));
@@ -121,7 +102,7 @@ class Screen {
         const double under_way = of(small.sum_us + large.sum_us) * 1e-6 / v_.seconds;
         std::vector<std::string> out;
         out.push_back("origin    " + amount(rate(s_.origin_requests)) + " requests/s, " +
-                      size(rate(s_.origin_read)) + "/s, " + amount(under_way) + " of " +
+                      size_text(rate(s_.origin_read)) + "/s, " + amount(under_way) + " of " +
                       std::to_string(s_.connections) + " connections" +
                       (s_.origin_errors != 0 ? ", ERRORS " + amount(of(s_.origin_errors)) : ""));
         out.push_back("          p50 " + latency_text(small.percentile_us(0.5)) + " small, " +
@@ -135,8 +116,8 @@ class Screen {
         out.push_back("requests  " + std::to_string(s_.under_way) + " under way, the oldest " +
                       latency_text(s_.oldest_s * 1e6) + "; over their deadline " +
                       amount(of(s_.over_deadline)));
-        out.push_back("memory    " + size(of(s_.memory_used)) + " of " + size(of(s_.memory_limit)) + " " +
-                      bar(share(of(s_.memory_used), of(s_.memory_limit)), 20) + ", " +
+        out.push_back("memory    " + size_text(of(s_.memory_used)) + " of " + size_text(of(s_.memory_limit)) +
+                      " " + bar(share(of(s_.memory_used), of(s_.memory_limit)), 20) + ", " +
                       std::to_string(s_.waiting_for_memory) + " reads wait for it");
         return out;
     }
@@ -144,8 +125,8 @@ class Screen {
     std::vector<std::string> devices() const {
         std::vector<std::string> out;
         for (const auto& device : s_.devices) {
-            out.push_back("device    " + left(device.state, 9) + right(size(of(device.used)), 10) + " of " +
-                          left(size(of(device.limit)), 10) +
+            out.push_back("device    " + left(device.state, 9) + right(size_text(of(device.used)), 10) +
+                          " of " + left(size_text(of(device.limit)), 10) +
                           bar(share(of(device.used), of(device.limit)), 10) + " " + device.path +
                           (device.reason.empty() ? "" : ": " + device.reason));
         }
@@ -157,8 +138,9 @@ class Screen {
         for (const auto& dataset : s_.datasets) {
             if (dataset.filled == 0) continue;
             const double rest = of(dataset.fill_total) - of(dataset.filled_so_far);
-            out.push_back("fill      " + dataset.match + "  " + size(of(dataset.filled_so_far)) + " of " +
-                          size(of(dataset.fill_total)) + "  " + size(rate(dataset.filled)) + "/s" +
+            out.push_back("fill      " + dataset.match + "  " + size_text(of(dataset.filled_so_far)) +
+                          " of " + size_text(of(dataset.fill_total)) + "  " +
+                          size_text(rate(dataset.filled)) + "/s" +
                           (rest > 0 ? "  " + duration(rest / rate(dataset.filled)) + " left" : ""));
         }
         return out;
@@ -172,9 +154,9 @@ class Screen {
         std::vector<std::string> out{left("dataset", name) + right("bytes/s", 12) + right("origin", 12) +
                                      right("kept", 12) + "  class"};
         for (const auto& dataset : sorted) {
-            out.push_back(left(dataset.match, name) + right(size(rate(dataset.read)) + "/s", 12) +
+            out.push_back(left(dataset.match, name) + right(size_text(rate(dataset.read)) + "/s", 12) +
                           right(percent(of(dataset.from_origin), of(dataset.read)), 12) +
-                          right(size(of(dataset.kept)), 12) + "  " + dataset.current +
+                          right(size_text(of(dataset.kept)), 12) + "  " + dataset.current +
                           (dataset.frozen ? ", frozen" : ""));
         }
         return out;
@@ -200,11 +182,11 @@ class Screen {
                          const TierSample* tier) const {
         const double all = of(s_.ram_bytes + s_.nvme_bytes + s_.origin_bytes);
         const bool off = tier != nullptr && tier->state == "off";
-        return row(name, off ? "off" : size(rate(bytes)), off ? "" : percent(of(bytes), all),
+        return row(name, off ? "off" : size_text(rate(bytes)), off ? "" : percent(of(bytes), all),
                    amount(rate(latency.count())), latency_text(latency.percentile_us(0.5)),
                    latency_text(latency.percentile_us(0.95)), latency_text(latency.percentile_us(0.99)),
-                   tier == nullptr || off ? "" : size(of(tier->used)),
-                   tier == nullptr || off ? "" : size(of(tier->limit)));
+                   tier == nullptr || off ? "" : size_text(of(tier->used)),
+                   tier == nullptr || off ? "" : size_text(of(tier->limit)));
     }
 
     const TopView& v_;
@@ -227,14 +209,6 @@ void put(std::vector<std::string>& out, const std::vector<std::string>& part, st
 }
 
 }  // namespace
-
-std::string latency_text(double us) {
-    if (us <= 0) return "-";
-    if (us < 999.5) return decimal(us, 0, " us");
-    if (us < 9'995) return decimal(us / 1e3, 1, " ms");
-    if (us < 999'500) return decimal(us / 1e3, 0, " ms");
-    return decimal(us / 1e6, us < 99.5e6 ? 1 : 0, " s");
-}
 
 std::vector<std::string> top_lines(const TopView& view, std::size_t width, std::size_t height) {
     width = std::max<std::size_t>(width, 20);

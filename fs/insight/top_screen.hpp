@@ -21,7 +21,4 @@ struct TopView {
 /// first. No control characters, whatever names the mount has. Pure.
 std::vector<std::string> top_lines(const TopView& view, std::size_t width, std::size_t height);
 
-/// "120 us", "4.2 ms", "1.5 s"; "-" for 0.
-std::string latency_text(double us);
-
 }  // namespace tierfs

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "fs/insight/figures.hpp"
+
 namespace tierfs {
 namespace {
 
