@@ -145,4 +145,16 @@ MUTATIONS = [
         "    locations.forget(id);  // after the index, where a reader may just have found it\n",
         "",
         "NvmeModelTest.*:NvmeSpaceTest.*:NvmeDamageTest.*:NvmeTierTest.*"),
+    Mutation(
+        "nfs-verifier", "a write verifier that has changed, which says that a server may have lost writes, is not seen",
+        "backends/nfs/unstable_writes.cpp",
+        "        return piece->verifier != reply.verifier;\n",
+        "        return piece->verifier.size() != reply.verifier.size();\n",
+        mount="test_server_that_forgets_what_was_not_committed"),
+    Mutation(
+        "nfs-hidden-name", "an open file of an NFS server that is replaced keeps no name",
+        "backends/nfs/posix_export_names.cpp",
+        "            const auto kept = keep_if_open(*target, new_name, *replaced, true);\n",
+        "            const Result<bool> kept = true;\n",
+        mount="test_hidden_names_go_with_the_last_close"),
 ]
