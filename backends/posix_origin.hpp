@@ -1,5 +1,5 @@
 // Names and files of an origin as POSIX has them: what a writable mount is made of. backends/dir/ and
-// backends/nfs/ implement it.
+// backends/nfs/ and backends/s3/live/ implement it.
 #pragma once
 
 #include <sys/stat.h>
@@ -34,6 +34,12 @@ struct PosixAttributes {
     struct stat status {};
     std::int64_t born_ns = 0;
     std::string version;  ///< of a regular file's bytes: as Attributes::version; else empty
+    /// Whether two equal versions mean equal bytes.
+    enum class Trust : std::uint8_t {
+        by_time,  ///< once the last change is some time ago
+        always,
+        none,  ///< the bytes can be read through PosixFile alone
+    } trust = Trust::by_time;
     [[nodiscard]] PosixIdentity identity() const { return {status.st_dev, status.st_ino, born_ns}; }
 };
 
@@ -103,6 +109,10 @@ struct PosixCreated {
 struct PosixStats {
     std::uint64_t reads = 0, writes = 0, removes = 0, lookups = 0, lists = 0, others = 0;  ///< requests
     std::uint64_t bytes_read = 0, bytes_written = 0, errors = 0;
+    /// Of origins that have what was written only when a file is synced or closed: what they do not have yet,
+    /// since when they lack the oldest of it, and what could not be brought there (counted in `errors`).
+    std::uint64_t dirty_bytes = 0;
+    double oldest_dirty_s = 0;
 };
 
 /// What Origin::posix() gives where names and files behave as in POSIX.
@@ -166,6 +176,9 @@ class PosixOrigin {
     virtual Result<struct statvfs> statistics() = 0;
     /// Whether access control lists (acl(5)) can be set at all.
     [[nodiscard]] virtual bool has_acls() const = 0;
+    /// Whether calls are system calls: they may be many, and hang. Else each is made of requests that have
+    /// deadlines of their own, of which some need many.
+    [[nodiscard]] virtual bool answers_cheaply() const { return true; }
     [[nodiscard]] virtual PosixStats stats() const = 0;
 };
 

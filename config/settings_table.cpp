@@ -23,8 +23,8 @@ using S = Settings;
 std::vector<Key> make_table() {
     return {
         {"ro", Kind::flag, &S::read_only,
-         "Mount read-only. rw, which means ro=false, mounts a directory writable. mount(8) says rw where "
-         "nobody says anything, so there, and in fstab, it is ro=false that counts."},
+         "Mount read-only. rw, which means ro=false, mounts a directory or a bucket writable. mount(8) says "
+         "rw where nobody says anything, so there, and in fstab, it is ro=false that counts."},
         {"allow_other", Kind::flag, &S::allow_other,
          "Let other users than the one who mounts see the files."},
         {"allow_suid", Kind::flag, &S::allow_suid, "Honour set-user-ID bits and device files of the origin."},
@@ -162,9 +162,10 @@ std::vector<Key> make_table() {
          false, true},
         {"s3.gid", Kind::count, &S::s3_gid, "Group shown for every file; auto: who mounts.", 0, kMostId,
          false, true},
-        {"s3.file_mode", Kind::octal, &S::s3_file_mode, "Permissions shown for files.", 0, 0777},
-        {"s3.directory_mode", Kind::octal, &S::s3_directory_mode, "Permissions shown for directories.", 0,
-         0777},
+        {"s3.file_mode", Kind::octal, &S::s3_file_mode,
+         "Permissions shown for files that say none; on writable mounts the default is 0644.", 0, 0777},
+        {"s3.directory_mode", Kind::octal, &S::s3_directory_mode,
+         "Permissions shown for directories that say none; on writable mounts the default is 0755.", 0, 0777},
         {"nfs.mode",
          Kind::choice,
          &S::nfs_mode,

@@ -19,6 +19,16 @@ namespace tierfs::http {
 using Clock = std::chrono::steady_clock;
 using Header = std::pair<std::string, std::string>;  ///< name, value
 
+/// A body that is read while it is sent, so that it need not be in memory. Several attempts, one after the
+/// other, may read it, each from the start. Called on a reactor's thread: it should not block for long.
+class BodySource {
+  public:
+    virtual ~BodySource() = default;
+    [[nodiscard]] virtual std::uint64_t size() const = 0;
+    /// Fills `piece` with the bytes from `offset` on; false: they cannot be read, and the attempt fails.
+    virtual bool read(std::uint64_t offset, std::span<std::byte> piece) = 0;
+};
+
 /// How an attempt ended when it did not end with a reply.
 enum class Failure : std::uint8_t {
     none,
@@ -55,6 +65,7 @@ struct Request {
     std::string body;  ///< of PUT and POST
     /// Sent instead of `body` when not empty. Belongs to the caller, valid until the completion.
     std::span<const std::byte> upload;
+    std::shared_ptr<BodySource> source;  ///< of PUT and POST: sent instead of both when set
     std::span<std::byte>
         destination;  ///< body of a 200 or 206 goes here, if not empty; else to Response::body
     std::size_t body_limit = 16U << 20;

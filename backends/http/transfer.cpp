@@ -59,25 +59,6 @@ Failure failure_of(CURLcode code, std::string_view detail) {
     if (socket != CURL_SOCKET_BAD) ::shutdown(socket, SHUT_RDWR);
 }
 
-void set_method(CURL* easy, const Request& request) {
-    if (request.method == "HEAD") {
-        curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
-    } else if (request.method == "GET") {
-        curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
-    } else if (request.method == "DELETE") {
-        curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
-        curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "DELETE");
-    } else {
-        const auto body = request.upload.empty() ? std::as_bytes(std::span(request.body)) : request.upload;
-        curl_easy_setopt(easy, CURLOPT_POST, 1L);
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
-        // Not copied: it stays where it is until the completion.
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, reinterpret_cast<const char*>(body.data()));
-        if (body.size() > kSmallUpload) curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, kSendBuffer);
-        if (request.method != "POST") curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
-    }
-}
-
 }  // namespace
 
 Transfer::~Transfer() {
@@ -133,9 +114,58 @@ void Transfer::prepare(void* easy, const WireOptions& options) {
     curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, &Transfer::on_transfer_info);
     curl_easy_setopt(easy, CURLOPT_XFERINFODATA, this);
     // Only what is sent needs it: what is received reports itself.
-    curl_easy_setopt(easy, CURLOPT_NOPROGRESS, request_.upload.empty() ? 1L : 0L);
-    set_method(easy, request_);
+    curl_easy_setopt(easy, CURLOPT_NOPROGRESS, request_.upload.empty() && !request_.source ? 1L : 0L);
+    set_method();
     if (request_.watch) request_.watch->started(last_progress_);
+}
+
+void Transfer::set_method() {
+    auto* easy = static_cast<CURL*>(easy_);
+    if (request_.method == "HEAD") {
+        curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+        return;
+    }
+    if (request_.method == "GET" || request_.method == "DELETE") {
+        curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
+        if (request_.method == "DELETE") curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "DELETE");
+        return;
+    }
+    curl_easy_setopt(easy, CURLOPT_POST, 1L);
+    const auto body = request_.upload.empty() ? std::as_bytes(std::span(request_.body)) : request_.upload;
+    const std::uint64_t size = request_.source ? request_.source->size() : body.size();
+    curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(size));
+    if (request_.source) {
+        curl_easy_setopt(easy, CURLOPT_READFUNCTION, &Transfer::on_send);
+        curl_easy_setopt(easy, CURLOPT_READDATA, this);
+        curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, &Transfer::on_rewind);
+        curl_easy_setopt(easy, CURLOPT_SEEKDATA, this);
+    } else {
+        // Not copied: it stays where it is until the completion.
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, reinterpret_cast<const char*>(body.data()));
+    }
+    if (size > kSmallUpload) curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, kSendBuffer);
+    if (request_.method != "POST") curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request_.method.c_str());
+}
+
+std::size_t Transfer::on_send(char* data, std::size_t size, std::size_t count, void* self) {
+    auto* transfer = static_cast<Transfer*>(self);
+    auto& source = *transfer->request_.source;
+    const auto piece = static_cast<std::size_t>(
+        std::min<std::uint64_t>(size * count, source.size() - transfer->from_source_));
+    if (piece == 0) return 0;
+    if (!source.read(transfer->from_source_, std::as_writable_bytes(std::span(data, piece))))
+        return CURL_READFUNC_ABORT;
+    transfer->from_source_ += piece;
+    return piece;
+}
+
+int Transfer::on_rewind(void* self, std::int64_t offset, int origin) {
+    auto* transfer = static_cast<Transfer*>(self);
+    if (origin != SEEK_SET || offset < 0 ||
+        static_cast<std::uint64_t>(offset) > transfer->request_.source->size())
+        return CURL_SEEKFUNC_FAIL;
+    transfer->from_source_ = static_cast<std::uint64_t>(offset);
+    return CURL_SEEKFUNC_OK;
 }
 
 std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count, void* self) {

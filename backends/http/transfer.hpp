@@ -47,9 +47,13 @@ class Transfer {
   private:
     static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self);
     static std::size_t on_body(char* data, std::size_t size, std::size_t count, void* self);
+    /// Of Request::source.
+    static std::size_t on_send(char* data, std::size_t size, std::size_t count, void* self);
+    static int on_rewind(void* self, std::int64_t offset, int origin);
     /// libcurl calls it often, whatever happens: what it tells is how much has been sent.
     static int on_transfer_info(void* self, std::int64_t total_down, std::int64_t down, std::int64_t total_up,
                                 std::int64_t up);
+    void set_method();
     void head_is_here();
     bool take_body(std::string_view data);
 
@@ -60,7 +64,8 @@ class Transfer {
     void* header_list_ = nullptr;
     std::size_t header_bytes_ = 0;
     Clock::time_point last_progress_{};
-    std::int64_t sent_ = 0;  ///< bytes of the body that the kernel took
+    std::int64_t sent_ = 0;          ///< bytes of the body that the kernel took
+    std::uint64_t from_source_ = 0;  ///< bytes of Request::source that libcurl has
     bool superseded_ = false;
     std::array<char, 256> error_{};
 };

@@ -125,6 +125,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
         if (!input.query.empty()) request.url += "?" + input.query;
         request.destination = operation_.destination;
         request.upload = operation_.payload;
+        request.source = operation_.source;
         request.stall = operation_.stall;
         request.deadline = operation_.deadline;
         if (request.deadline != Clock::time_point::max()) request.deadline += operation_.transfer_time;
@@ -136,7 +137,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
     void received(http::Response response, const Target& target) {
         const bool get = operation_.kind == RequestKind::get;
         if (get && response.status / 100 == 2) client_.counters_.bytes_read += response.received;
-        if (response.status / 100 == 2) client_.counters_.bytes_written += operation_.payload.size();
+        if (response.status / 100 == 2) client_.counters_.bytes_written += bytes_sent();
         if (http::is_throttling(response.status)) ++client_.counters_.throttled;
         client_.budget_.earned();
         const Expectation expected{operation_.offset, get ? operation_.destination.size() : 0,
@@ -179,6 +180,10 @@ class Client::Running : public std::enable_shared_from_this<Running> {
                 break;
         }
         finish(fail(std::move(judgement.error)));
+    }
+
+    [[nodiscard]] std::uint64_t bytes_sent() const {
+        return operation_.source ? operation_.source->size() : operation_.payload.size();
     }
 
     bool adjust_clock(const http::Response& response) {

@@ -23,10 +23,11 @@ struct Operation {
     std::span<std::byte> destination;
     Priority priority = Priority::demand;
     http::Clock::time_point deadline = http::Clock::time_point::max();
-    unsigned attempts = 100;             ///< at most; the deadline comes first, usually
-    std::vector<http::Header> headers;   ///< signed ones besides those that the kind brings
-    std::span<const std::byte> payload;  ///< of put and post
-    std::string payload_sha256;          ///< of `payload`, or UNSIGNED-PAYLOAD; empty: there is none
+    unsigned attempts = 100;                   ///< at most; the deadline comes first, usually
+    std::vector<http::Header> headers;         ///< signed ones besides those that the kind brings
+    std::span<const std::byte> payload;        ///< of put and post
+    std::shared_ptr<http::BodySource> source;  ///< sent instead of `payload` when set
+    std::string payload_sha256;                ///< of what is sent, or UNSIGNED-PAYLOAD; empty: there is none
     /// An attempt that began before the deadline may take so long beyond it: what a payload needs on a slow
     /// line, or a server to put parts together.
     std::chrono::milliseconds transfer_time{0};

@@ -5,6 +5,7 @@
 #include "backends/s3/client.hpp"
 #include "backends/s3/head.hpp"
 #include "backends/s3/keys.hpp"
+#include "backends/s3/live/posix_bucket.hpp"
 #include "backends/s3/writer.hpp"
 
 namespace tierfs {
@@ -19,6 +20,25 @@ constexpr std::chrono::seconds kIdleAgeAws{4}, kIdleAgeOther{60};
 
 http::Clock::time_point deadline_in(std::chrono::milliseconds time) {
     return time == kForever ? http::Clock::time_point::max() : http::Clock::now() + time;
+}
+
+/// On a writable mount the owner may write, unless the settings say something else than their defaults.
+Ownership ownership_of(const Settings& settings) {
+    const Settings defaults;
+    Ownership ownership{settings.s3_uid, settings.s3_gid, settings.s3_file_mode, settings.s3_directory_mode};
+    if (settings.read_only) return ownership;
+    if (ownership.file_mode == defaults.s3_file_mode) ownership.file_mode |= 0200U;
+    if (ownership.directory_mode == defaults.s3_directory_mode) ownership.directory_mode |= 0200U;
+    return ownership;
+}
+
+/// Where what is being written is kept: on a cache device, else where temporary files are that may be large.
+std::vector<std::string> folders_of_copies(const Settings& settings) {
+    auto folders = split_paths(settings.nvme_path);
+    if (!settings.index_path.empty()) folders.push_back(settings.index_path);
+    folders.emplace_back("/var/tmp");
+    folders.emplace_back("/tmp");
+    return folders;
 }
 
 Query list_query(const std::string& prefix, const std::string& token, unsigned limit, bool delimited) {
@@ -39,13 +59,18 @@ class S3Origin final : public Origin {
     S3Origin(const Settings& settings, Target target, http::EngineOptions engine,
              std::optional<CredentialOptions> credentials)
         : target_(target),
-          ownership_{settings.s3_uid, settings.s3_gid, settings.s3_file_mode, settings.s3_directory_mode},
+          ownership_(ownership_of(settings)),
           deadline_(settings.origin_deadline),
           engine_(std::move(engine)),
           provider_(credentials ? std::make_unique<CredentialProvider>(std::move(*credentials), engine_)
                                 : nullptr),
           client_(std::move(target), engine_, provider_.get(), settings.origin_hedge),
-          writer_(client_, target_, ownership_, deadline_) {}
+          writer_(client_, target_, ownership_, deadline_) {
+        if (settings.read_only) return;
+        posix_ =
+            std::make_unique<PosixBucket>(BucketCalls(client_, writer_, target_, ownership_, deadline_),
+                                          LocalCopies(folders_of_copies(settings)), settings.metadata_ttl);
+    }
 
     ~S3Origin() override { S3Origin::stop(); }
 
@@ -59,6 +84,7 @@ class S3Origin final : public Origin {
     Result<ListPage> list(const std::string& path, const std::string& token) override;
     void read(OriginRead request) override;
     WritableOrigin* writable() override { return &writer_; }
+    PosixOrigin* posix() override { return posix_.get(); }
 
     Result<std::string> read_link(const std::string& path) override {
         return fail(EINVAL, path + ": S3 has no symbolic links");
@@ -108,6 +134,7 @@ class S3Origin final : public Origin {
     std::unique_ptr<CredentialProvider> provider_;
     Client client_;
     Writer writer_;
+    std::unique_ptr<PosixBucket> posix_;  ///< of a writable mount; else null
 };
 
 Result<Listing> S3Origin::run_listing(Operation operation, bool checking) {
@@ -160,7 +187,8 @@ Result<void> S3Origin::check() {
             return fail(error.code, error.message + " (if the endpoint speaks TLS: use https://)");
         return fail(error);
     }
-    if (!*found) return fail(nothing_there(""));
+    // What is written makes the prefix.
+    if (!*found && posix_ == nullptr) return fail(nothing_there(""));
     return {};
 }
 

@@ -61,7 +61,7 @@ Result<void> Daemon::open_source(bool strict) {
 
     if (auto opened = open_origin_or_pack(); !opened) return opened;
     if (!settings_.read_only && origin_->posix() == nullptr) {
-        return fail(EROFS, "this version writes to directories and NFS exports only: " + settings_.source +
+        return fail(EROFS, "this source cannot be written to: " + settings_.source +
                                " can be mounted with ro (without rw and ro=false)");
     }
     if (auto checked = check_identity(); !checked) return checked;
@@ -98,7 +98,8 @@ std::string Daemon::index_identity() const {
     std::string identity = origin_->identity();
     if (pack_ != nullptr) identity += " pack=" + to_string(pack_->manifest().index);
     // What was known before of names that this mount may change must not be believed after it.
-    if (origin_->kind() != "s3") return identity + (settings_.read_only ? "" : " rw");
+    if (!settings_.read_only) identity += " rw";
+    if (origin_->kind() != "s3") return identity;
     std::array<char, 80> owner{};
     std::snprintf(owner.data(), owner.size(), " uid=%u gid=%u file_mode=%o directory_mode=%o",
                   settings_.s3_uid, settings_.s3_gid, settings_.s3_file_mode, settings_.s3_directory_mode);
@@ -250,6 +251,7 @@ SessionHandlers Daemon::handlers() {
         handlers = {&LiveOperations::table(), live_.get(), &LiveOperations::at_once};
         handlers.clears_set_id_bits = true;
         handlers.patience = settings_.origin_deadline + kMargin;
+        if (!live_->origin().answers_cheaply()) handlers.takes_its_time = &changes_take_their_time;
     } else {
         handlers = {&Operations::table(), operations_.get(), &Operations::at_once};
         handlers.record = &record_;
@@ -394,6 +396,10 @@ void Daemon::add_live(StatusInputs& in) {
     in.store.read_errors += in.writes.read_errors;
     in.store.origin_bytes += in.writes.read_bytes;
     in.names.known_nodes = live_->nodes().known();
+    const auto origin = live_->origin().stats();
+    in.dirty_bytes = origin.dirty_bytes;
+    in.oldest_dirty_s = origin.oldest_dirty_s;
+    if (!live_->origin().answers_cheaply()) in.writes.write_errors += origin.errors;
 }
 
 void Daemon::tick() {

@@ -17,6 +17,7 @@ constexpr std::uint32_t kNoFlush = 1U << 5;
 
 void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     auto& operations = Session::user_of<LiveOperations>(raw);
+    const pid_t asker = ::fuse_req_ctx(raw)->pid;
     Request request(raw);
     const auto place = place_of(operations, node);
     if (!place) return request.error(place.error().code);
@@ -24,6 +25,8 @@ void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     const auto opened = operations.files().open(
         place->node, place->held, flags, [&] { return operations.origin().open(*place->held, flags); });
     if (!opened) return request.error(opened.error().code);
+    if (const auto made = operations.files().find(opened->handle); made && made->writes)
+        made->users.add(asker);
     OpenReply reply;
     reply.handle = opened->handle;
     if (opened->keeps_cache) reply.flags |= kKeepCache;
@@ -59,9 +62,11 @@ void read_file(fuse_req_t raw, fuse_ino_t /*node*/, std::size_t size, off_t offs
 void write_file(fuse_req_t raw, fuse_ino_t node, const char* bytes, std::size_t size, off_t offset,
                 fuse_file_info* info) {
     auto& operations = Session::user_of<LiveOperations>(raw);
+    const pid_t asker = ::fuse_req_ctx(raw)->pid;
     Request request(raw);
     const auto file = operations.files().find(info->fh);
     if (!file) return request.error(EBADF);
+    file->users.add(asker);
     const auto done = operations.files().write(*file, std::as_bytes(std::span(bytes, size)),
                                                static_cast<std::uint64_t>(offset));
     if (!done) {
@@ -84,7 +89,11 @@ void on_file(fuse_req_t raw, const fuse_file_info* info, Work work) {
 }
 
 void flush_file(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* info) {
-    on_file(raw, info, [](PosixFile& file) { return file.flush(); });
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    const auto file = operations.files().find(info->fh);
+    if (file && !operations.origin().answers_cheaply() && !file->users.has(::fuse_req_ctx(raw)->pid))
+        return Request(raw).ok();
+    on_file(raw, info, [](PosixFile& open) { return open.flush(); });
 }
 
 void sync_file(fuse_req_t raw, fuse_ino_t /*node*/, int data_only, fuse_file_info* info) {

@@ -51,6 +51,8 @@ LiveChange::~LiveChange() {
 // A clock that ticks once a second (times without fractions) needs more of a distance than one of a kernel,
 // whose ticks are some milliseconds.
 bool LiveFiles::is_settled(const PosixAttributes& attributes, std::int64_t now) {
+    if (attributes.trust != PosixAttributes::Trust::by_time)
+        return attributes.trust == PosixAttributes::Trust::always;
     const auto& changed = attributes.status.st_ctim;
     const std::int64_t at = to_ns(changed.tv_sec, changed.tv_nsec);
     if (at > now || at < 0) return at < 0;
@@ -61,7 +63,10 @@ bool LiveFiles::is_settled(const PosixAttributes& attributes, std::int64_t now) 
 LiveFiles::Opened LiveFiles::add(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file,
                                  bool writes) {
     nodes_.opened(node, held);
-    auto made = std::make_shared<LiveFile>(LiveFile{node, std::move(file), writes});
+    auto made = std::make_shared<LiveFile>();
+    made->node = node;
+    made->file = std::move(file);
+    made->writes = writes;
     const MutexLock lock(mutex_);
     const auto handle = next_++;
     files_.emplace(handle, std::move(made));
@@ -177,7 +182,12 @@ void LiveFiles::read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_
             if (now.object == object) now.object.reset();
             now.cached_version.clear();
         }
-        read_directly(*file, offset, size, reply);  // changed, renamed or removed at the origin
+        // Changed, renamed or removed at the origin.
+        if (!readers_) return read_directly(*file, offset, size, reply);
+        readers_->post([=, this](bool is_canceled) {
+            if (is_canceled) return reply(fail(ECANCELED, "the mount ends"));
+            read_directly(*file, offset, size, reply);
+        });
     });
 }
 

@@ -12,7 +12,9 @@
 
 #include "backends/posix_origin.hpp"
 #include "config/mutex.hpp"
+#include "fs/live/file_users.hpp"
 #include "fs/live/live_nodes.hpp"
+#include "fs/names/worker_pool.hpp"
 #include "tiering/store.hpp"
 
 namespace tierfs {
@@ -22,6 +24,7 @@ struct LiveFile {
     LiveNodePtr node;
     PosixFilePtr file;
     bool writes = false;
+    FileUsers users;  ///< of one that is open for writing
 };
 using LiveFilePtr = std::shared_ptr<LiveFile>;
 
@@ -58,9 +61,14 @@ class LiveChange {
 /// (is_settled). `store` and all that it stands on must outlive this.
 class LiveFiles {
   public:
-    /// `identity`: Origin::identity.
-    LiveFiles(Store& store, LiveNodes& nodes, std::string identity)
-        : store_(store), nodes_(nodes), identity_(std::move(identity)) {}
+    /// `identity`: Origin::identity. `readers`: threads for reads of the origin's file that follow a failed
+    /// read of the tiers; 0: those that bring the failure do it, which they may where reading is a system
+    /// call and nothing else.
+    LiveFiles(Store& store, LiveNodes& nodes, std::string identity, unsigned readers)
+        : store_(store),
+          nodes_(nodes),
+          identity_(std::move(identity)),
+          readers_(readers != 0 ? std::make_unique<WorkerPool>(readers) : nullptr) {}
 
     struct Opened {
         std::uint64_t handle = 0;
@@ -99,6 +107,7 @@ class LiveFiles {
     Store& store_;
     LiveNodes& nodes_;
     const std::string identity_;
+    const std::unique_ptr<WorkerPool> readers_;
     Mutex mutex_;
     std::unordered_map<std::uint64_t, LiveFilePtr> files_ TIERFS_GUARDED_BY(mutex_);
     std::uint64_t next_ TIERFS_GUARDED_BY(mutex_) = 1;

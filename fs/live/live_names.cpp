@@ -15,6 +15,7 @@ namespace {
 void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* file) {
     auto& operations = Session::user_of<LiveOperations>(raw);
     const auto caller = caller_of(raw);
+    const pid_t asker = ::fuse_req_ctx(raw)->pid;
     Request request(raw, Subject{name, nullptr});
     const auto place = place_of(operations, parent);
     if (!place) return request.error(place.error().code);
@@ -22,6 +23,7 @@ void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode, fu
     if (!made) return request.error(made.error().code);
     const auto node = operations.nodes().met(place->node, name, made->attributes);
     const auto opened = operations.files().created(node, std::move(made->file), file->flags);
+    if (const auto open = operations.files().find(opened.handle)) open->users.add(asker);
     file->fh = opened.handle;
     file->keep_cache = 0;
     if (request.created(operations.entry(*node, made->attributes), *file)) return;

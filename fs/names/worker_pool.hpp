@@ -1,4 +1,4 @@
-// Threads that ask the origin, so that those of /dev/fuse need not. fs/names only.
+// Threads that ask the origin, so that those of /dev/fuse need not. For fs/names and fs/live.
 #pragma once
 
 #include <cerrno>

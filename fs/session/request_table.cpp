@@ -183,4 +183,23 @@ bool is_metadata(std::uint32_t opcode) {
     }
 }
 
+bool changes_take_their_time(std::uint32_t opcode) {
+    switch (opcode) {
+        case FUSE_OPEN:
+        case FUSE_WRITE:
+        case FUSE_FLUSH:
+        case FUSE_RELEASE:
+        case FUSE_SETATTR:
+        case FUSE_SETXATTR:
+        case FUSE_REMOVEXATTR:
+        case FUSE_UNLINK:
+        case FUSE_RMDIR:
+        case FUSE_RENAME:
+        case FUSE_RENAME2:
+            return true;
+        default:
+            return takes_its_time(opcode);
+    }
+}
+
 }  // namespace tierfs

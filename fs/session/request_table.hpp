@@ -118,4 +118,8 @@ bool takes_its_time(std::uint32_t opcode);
 /// Whether it is about names and attributes: neither a read nor a write.
 bool is_metadata(std::uint32_t opcode);
 
+/// The same for handlers all of whose requests to the source have deadlines, where whatever changes something
+/// may need many of them.
+bool changes_take_their_time(std::uint32_t opcode);
+
 }  // namespace tierfs

@@ -52,6 +52,8 @@ struct SessionHandlers {
     /// Not 0: handlers block, perhaps for good, in what they ask. Then one thread is always kept from them:
     /// it answers ETIMEDOUT to what finds all others busy for that long, and at once while they are held.
     std::chrono::milliseconds patience{0};
+    /// What may take longer than one operation, by opcode.
+    bool (*takes_its_time)(std::uint32_t opcode) = &tierfs::takes_its_time;
     /// Where the negotiation is kept for the next daemon, or where an earlier one left it: then the session
     /// takes that connection over. May be null.
     ConnectionRecord* record = nullptr;
@@ -85,6 +87,8 @@ class Session {
     /// What is not answered yet is another daemon's to answer: replies from now on are not written, and the
     /// kernel sends those requests again when it is asked to. Notifications are. Stopped before.
     void leave_the_rest() { leaves_ = true; }
+
+    [[nodiscard]] bool takes_its_time(std::uint32_t opcode) const { return handlers_.takes_its_time(opcode); }
 
     [[nodiscard]] int ended() const { return ended_.get(); }
     [[nodiscard]] fuse_session* raw() const { return session_; }

@@ -76,8 +76,9 @@ void Watchdog::look(Clock::time_point now) {
         end_the_killed(now);
         const auto late = session_.requests().unreported_before(limit, 4096);
         over_deadline_ += late.size();
-        auto taken = session_.requests().take_if(
-            [&](const RequestInfo& info) { return info.since < limit && !takes_its_time(info.opcode); });
+        auto taken = session_.requests().take_if([&](const RequestInfo& info) {
+            return info.since < limit && !session_.takes_its_time(info.opcode);
+        });
         timed_out_ += taken.size();
         answer(taken, ETIMEDOUT);
         if (!late.empty()) report(late, now);  // after the answers: stacks of held threads take their time
@@ -93,7 +94,7 @@ void Watchdog::report(const std::vector<RequestTable::Seen>& late, Clock::time_p
             describe(info, late[i].about) +
             (busy ? "; our thread " + std::to_string(info.thread) + " is in the middle of it"
                   : "; it waits for other threads") +
-            (takes_its_time(info.opcode) ? "; it goes on" : "; answered with ETIMEDOUT"));
+            (session_.takes_its_time(info.opcode) ? "; it goes on" : "; answered with ETIMEDOUT"));
     }
     if (late.size() > kMostLines)
         say("over the deadline: " + std::to_string(late.size() - kMostLines) + " more requests");

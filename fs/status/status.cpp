@@ -279,8 +279,8 @@ Json status_json(const StatusInputs& in) {
          {{"requests", in.writes.write_requests},
           {"bytes", in.writes.write_bytes},
           {"errors", in.writes.write_errors},
-          {"dirty_bytes", 0},  // a write goes to the origin before it is answered
-          {"oldest_dirty_s", 0.0}}},
+          {"dirty_bytes", in.dirty_bytes},
+          {"oldest_dirty_s", in.oldest_dirty_s}}},
         {"latency", latencies_json(in)},
         {"origin", origin_json(in.origin)},
         {"pack", pack_json(in.pack)},

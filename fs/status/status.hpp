@@ -38,7 +38,9 @@ struct StatusInputs {
     PassthroughStatus passthrough;
     bool has_nvme = false;
     StoreStats store;
-    LiveStats writes;  ///< of a writable mount
+    LiveStats writes;               ///< of a writable mount
+    std::uint64_t dirty_bytes = 0;  ///< written here and not at the origin yet
+    double oldest_dirty_s = 0;      ///< since when, of the oldest
     OriginStats origin;
     PackStats pack;
     NamespaceStats names;

@@ -76,11 +76,6 @@ def test_mount_command_wants_ro_false(origin, mount, folder):
     assert (origin / "file").read_bytes() == b"x"
 
 
-def test_bucket_is_refused(mount, faulty):
-    m = mount.prepare("s3://bucket", {**faulty.options, "rw": None}, env=faulty.env)
-    assert "writes to directories and NFS exports only" in m.refuse()
-
-
 def test_writes_in_the_middle_and_beyond_the_end(origin, show):
     expected = bytearray(data.write(origin / "file", data.content("before", 300_000)))
     m = show()

@@ -34,6 +34,8 @@ UNREACHED = {
        for call in ("stat", "readlink", "create", "mkdir", "mknod", "symlink", "link", "remove", "rename", "open", "opendir",
                     "readdir", "chmod", "chown", "utimens", "truncate", "getxattr", "listxattr", "setxattr", "removexattr",
                     "statfs", "read", "write", "ftruncate", "fallocate", "lseek", "copy", "fsync", "fsyncdir", "close")},
+    **{f"s3.copy.{call}": "only on writable mounts; tests/mount/test_write_s3.py has each of them"
+       for call in ("open", "write", "read", "truncate")},
     "nvme.probe": "only of a device that failed; tests/mount/test_devices.py has some",
     "fuse.notify": "only when an entry that the kernel knows has changed at the origin in time",
 }

@@ -43,6 +43,43 @@ TEST(HttpUpload, SendsTheCallersBytes) {
     }
 }
 
+/// A body that is made while it is sent.
+class Counting final : public BodySource {
+  public:
+    Counting(std::uint64_t size, std::uint64_t breaks_at) : size_(size), breaks_at_(breaks_at) {}
+    [[nodiscard]] std::uint64_t size() const override { return size_; }
+    bool read(std::uint64_t offset, std::span<std::byte> piece) override {
+        for (auto& byte : piece) byte = static_cast<std::byte>('a' + offset++ % 26);
+        return offset <= breaks_at_;
+    }
+
+  private:
+    const std::uint64_t size_, breaks_at_;
+};
+
+TEST(HttpUpload, SendsWhatASourceHas) {
+    ScriptedServer server([](const ReceivedRequest&) { return Reply{200, {}, "thanks"}; });
+    Engine engine({});
+    for (const std::size_t size : {1U, 65537U, 3U << 20}) {
+        auto request = upload(server.url() + "/f", "");
+        request.source = std::make_shared<Counting>(size, UINT64_MAX);
+        const auto response = engine.fetch(std::move(request));
+        EXPECT_EQ(response.failure, Failure::none) << response.detail;
+        const auto seen = server.requests().back();
+        EXPECT_EQ(seen.method, "PUT");
+        ASSERT_EQ(seen.body.size(), size);
+        EXPECT_EQ(seen.body.back(), static_cast<char>('a' + (size - 1) % 26));
+    }
+}
+
+TEST(HttpUpload, ASourceThatCannotBeReadEndsTheAttempt) {
+    ScriptedServer server([](const ReceivedRequest&) { return Reply{200, {}, "thanks"}; });
+    Engine engine({});
+    auto request = upload(server.url() + "/f", "");
+    request.source = std::make_shared<Counting>(3U << 20, 1U << 20);
+    EXPECT_NE(engine.fetch(std::move(request)).failure, Failure::none);
+}
+
 TEST(HttpUpload, DeleteHasNoBody) {
     ScriptedServer server([](const ReceivedRequest&) { return Reply{204, {}, ""}; });
     Engine engine({});

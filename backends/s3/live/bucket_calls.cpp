@@ -1,0 +1,399 @@
+#include "backends/s3/live/bucket_calls.hpp"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "backends/s3/head.hpp"
+#include "backends/s3/sigv4.hpp"
+#include "backends/s3/upload_xml.hpp"
+
+namespace tierfs::s3 {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
+constexpr std::uint64_t kSlowestBytesPerSecond = 256U << 10U;
+constexpr std::uint64_t kSlowestCopyPerSecond = 16 * kMiB;  // inside the store
+// A server that has all of a body may sync disks before it answers; one that copies says nothing meanwhile.
+constexpr std::chrono::milliseconds kSilenceAfterBody{60000}, kSilenceOfCopy{120000};
+constexpr std::uint64_t kPartOfCopy = 256 * kMiB;
+constexpr std::size_t kPartsAtOnce = 16;
+constexpr std::size_t kPiece = 128U << 10U;
+constexpr const char* kPlain = "application/octet-stream";
+
+/// Reads a local copy while it is sent.
+class SliceBody final : public http::BodySource {
+  public:
+    explicit SliceBody(Slice slice) : slice_(std::move(slice)) {}
+    [[nodiscard]] std::uint64_t size() const override { return slice_.end - slice_.begin; }
+    bool read(std::uint64_t offset, std::span<std::byte> piece) override {
+        return static_cast<bool>(slice_.copy->read(piece, slice_.begin + offset));
+    }
+
+  private:
+    const Slice slice_;
+};
+
+struct Digests {
+    std::string md5;     ///< 16 bytes
+    std::string sha256;  ///< hexadecimal; empty: not wanted
+};
+
+struct FreeContext {
+    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+};
+using Context = std::unique_ptr<EVP_MD_CTX, FreeContext>;
+
+std::string finish(EVP_MD_CTX* context) {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+    unsigned length = 0;
+    EVP_DigestFinal_ex(context, digest.data(), &length);
+    return {reinterpret_cast<const char*>(digest.data()), length};
+}
+
+std::string hexadecimal(std::string_view bytes) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    std::string text;
+    for (const char c : bytes) {
+        text += kDigits[static_cast<unsigned char>(c) >> 4U];
+        text += kDigits[static_cast<unsigned char>(c) & 15U];
+    }
+    return text;
+}
+
+/// In one pass, a piece at a time.
+Result<Digests> digests_of(const Slice& slice, bool wants_sha256) {
+    const Context md5(EVP_MD_CTX_new()), sha256(EVP_MD_CTX_new());
+    if (!md5 || !sha256 || EVP_DigestInit_ex(md5.get(), EVP_md5(), nullptr) != 1 ||
+        EVP_DigestInit_ex(sha256.get(), EVP_sha256(), nullptr) != 1)
+        return fail(EIO, "OpenSSL: MD5, which uploads are checked with, is not available");
+    std::vector<std::byte> piece(static_cast<std::size_t>(
+        std::min<std::uint64_t>(kPiece, std::max<std::uint64_t>(slice.end - slice.begin, 1))));
+    for (auto at = slice.begin; at < slice.end;) {
+        const auto now = std::span(piece).first(
+            static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), slice.end - at)));
+        if (auto read = slice.copy->read(now, at); !read) return fail(std::move(read.error()));
+        EVP_DigestUpdate(md5.get(), now.data(), now.size());
+        if (wants_sha256) EVP_DigestUpdate(sha256.get(), now.data(), now.size());
+        at += now.size();
+    }
+    return Digests{finish(md5.get()), wants_sha256 ? hexadecimal(finish(sha256.get())) : std::string()};
+}
+
+/// A copy's reply may be 200 and say in its body that it failed.
+Result<std::string> version_of_copy(const http::Response& response) {
+    const auto error = parse_error(response.body);
+    if (!error.code.empty()) {
+        const bool is_stale = error.code == "PreconditionFailed";
+        return fail(is_stale ? ESTALE : EIO, "the copy failed: " + error.code + ": " + error.message);
+    }
+    auto etag = find_text(response.body, "ETag");
+    if (etag.empty()) return fail(EIO, "the reply to the copy tells no ETag");
+    return make_version(etag, 0, 0);
+}
+
+/// 412 is about the source here.
+Error of_copy(Error error) {
+    if (error.code == EEXIST) error.code = ESTALE;
+    return error;
+}
+
+}  // namespace
+
+bool Together::begin() {
+    MutexLock lock(mutex_);
+    while (running_ >= most_) lock.wait(ended_);
+    if (!result_) return false;
+    ++running_;
+    return true;
+}
+
+void Together::end(Result<void> result) {
+    const MutexLock lock(mutex_);
+    --running_;
+    if (!result && result_) result_ = std::move(result);
+    ended_.notify_all();
+}
+
+Result<void> Together::wait() {
+    MutexLock lock(mutex_);
+    while (running_ != 0) lock.wait(ended_);
+    return result_;
+}
+
+Operation BucketCalls::operation(RequestKind kind, const std::string& path) const {
+    Operation operation;
+    operation.kind = kind;
+    operation.key = key(path);
+    if (deadline_ != kForever) operation.deadline = http::Clock::now() + deadline_;
+    return operation;
+}
+
+Facts BucketCalls::facts_of(const http::Response& response, bool is_marker) const {
+    Facts facts;
+    facts.kind = is_marker ? Facts::Kind::directory : Facts::Kind::file;
+    facts.has_marker = is_marker;
+    facts.metadata = metadata_of_head(response, ownership_, is_marker);
+    return facts;
+}
+
+void BucketCalls::head(const std::string& path, std::function<void(Result<Facts>)> done) {
+    auto made = operation(RequestKind::head, path);
+    const bool is_marker = path.empty() || path.back() == '/';
+    made.done = [this, is_marker, done = std::move(done)](const Result<http::Response>& response) {
+        if (!response) return done(fail(response.error()));
+        auto facts = facts_of(*response, is_marker);
+        const auto attributes = attributes_of_head(*response, ownership_);
+        if (!attributes) return done(fail(attributes.error()));
+        facts.size = attributes->size;
+        facts.version = attributes->version;
+        facts.archived = attributes->archived;
+        done(std::move(facts));
+    };
+    client_.start(std::move(made));
+}
+
+Result<Facts> BucketCalls::head(const std::string& path) {
+    Together one(1);
+    Result<Facts> found;
+    (void)one.begin();
+    head(path, [&](Result<Facts> facts) {
+        found = std::move(facts);
+        one.end({});
+    });
+    (void)one.wait();
+    return found;
+}
+
+Result<Listing> BucketCalls::list(const std::string& path, const std::string& token, unsigned limit,
+                                  bool delimited) {
+    auto made = operation(RequestKind::list, "");
+    made.key.clear();
+    made.query = {{"list-type", "2"}, {"max-keys", std::to_string(limit)}, {"encoding-type", "url"}};
+    if (!key(path).empty()) made.query.emplace_back("prefix", key(path));
+    if (delimited) made.query.emplace_back("delimiter", "/");
+    if (!token.empty()) made.query.emplace_back("continuation-token", token);
+    const auto response = client_.run(std::move(made));
+    // S3 lists an absent prefix as empty: see S3Origin::run_listing.
+    if (!response)
+        return fail(response.error().code == ENOENT ? EIO : response.error().code, response.error().message);
+    auto listing = parse_listing(response->body);
+    if (!listing) return fail(listing.error().within("LIST s3://" + target_.bucket));
+    if (!token.empty() && listing->next_token == token)
+        return fail(EIO, "LIST s3://" + target_.bucket + ": the server repeats its continuation token");
+    return listing;
+}
+
+void BucketCalls::read(const std::string& path, const std::string& version, std::uint64_t offset,
+                       std::span<std::byte> destination, std::function<void(Result<void>)> done) {
+    if (destination.empty()) return done({});
+    auto made = operation(RequestKind::get, path);
+    made.version = version;
+    made.offset = offset;
+    made.destination = destination;
+    made.done = [done = std::move(done)](const Result<http::Response>& response) {
+        done(response ? Result<void>() : fail(response.error()));
+    };
+    client_.start(std::move(made));
+}
+
+Result<void> BucketCalls::read(const std::string& path, const std::string& version, std::uint64_t offset,
+                               std::span<std::byte> destination) {
+    Together one(1);
+    (void)one.begin();
+    read(path, version, offset, destination, [&](Result<void> result) { one.end(std::move(result)); });
+    return one.wait();
+}
+
+Result<Operation> BucketCalls::sending(const std::string& path, const Slice& slice) const {
+    auto digests = digests_of(slice, !target_.endpoint.tls);
+    if (!digests) return fail(std::move(digests.error()));
+    auto made = operation(RequestKind::put, path);
+    if (slice.begin < slice.end) made.source = std::make_shared<SliceBody>(slice);
+    made.payload_sha256 = target_.endpoint.tls ? "UNSIGNED-PAYLOAD" : digests->sha256;
+    made.headers.emplace_back("Content-MD5", to_base64(digests->md5));
+    made.transfer_time = std::chrono::seconds((slice.end - slice.begin) / kSlowestBytesPerSecond);
+    made.stall = kSilenceAfterBody;
+    return made;
+}
+
+Result<std::string> BucketCalls::put(const std::string& path, const Slice& slice,
+                                     const FileMetadata& metadata, const PutOptions& condition) {
+    auto made = sending(path, slice);
+    if (!made) return fail(std::move(made.error()));
+    for (auto& header : metadata_headers(metadata)) made->headers.push_back(std::move(header));
+    if (condition.only_if_absent) made->headers.emplace_back("If-None-Match", "*");
+    auto response = client_.run(std::move(*made));
+    if (!response && response.error().code == EEXIST) {
+        // Perhaps it is what an earlier attempt wrote, the reply to which was lost.
+        const auto there = head(path);
+        const auto ours = digests_of(slice, false);
+        if (there && ours && there->metadata == metadata &&
+            there->version == '"' + hexadecimal(ours->md5) + '"')
+            return there->version;
+    }
+    if (!response) return fail(response.error());
+    return make_version(response->header("etag"), 0, slice.end - slice.begin);
+}
+
+Result<std::string> BucketCalls::put_text(const std::string& path, const std::string& text,
+                                          const FileMetadata& metadata, const PutOptions& condition) {
+    const auto bytes = std::as_bytes(std::span(text));
+    const auto md5 = md5_hex(bytes);
+    if (!md5) return fail(md5.error());
+    const auto raw = from_hex(*md5);
+    auto made = operation(RequestKind::put, path);
+    made.payload = bytes;
+    made.payload_sha256 = target_.endpoint.tls ? "UNSIGNED-PAYLOAD" : sha256_hex(text);
+    made.stall = kSilenceAfterBody;
+    made.headers = metadata_headers(metadata);
+    made.headers.emplace_back("Content-MD5",
+                              to_base64({reinterpret_cast<const char*>(raw.data()), raw.size()}));
+    if (condition.only_if_absent) made.headers.emplace_back("If-None-Match", "*");
+    const auto response = client_.run(std::move(made));
+    if (!response) return fail(response.error());
+    return make_version(response->header("etag"), 0, text.size());
+}
+
+Result<Upload> BucketCalls::begin(const std::string& path, const FileMetadata& metadata) {
+    auto made = operation(RequestKind::post, path);
+    made.query = {{"uploads", ""}};
+    made.headers = metadata_headers(metadata);
+    const auto response = client_.run(std::move(made));
+    if (!response) return fail(response.error());
+    auto id = find_text(response->body, "UploadId");
+    if (id.empty()) return fail(EIO, path + ": the reply holds no UploadId");
+    return Upload{path, std::move(id)};
+}
+
+void BucketCalls::send_part(const Upload& upload, unsigned number, const Slice& slice,
+                            std::function<void(Result<UploadPart>)> done) {
+    auto made = sending(upload.path, slice);
+    if (!made) return done(fail(std::move(made.error())));
+    made->headers.emplace_back("Content-Type", kPlain);
+    made->query = {{"partNumber", std::to_string(number)}, {"uploadId", upload.id}};
+    made->done = [number, size = slice.end - slice.begin,
+                  done = std::move(done)](const Result<http::Response>& response) {
+        if (!response) return done(fail(response.error()));
+        done(UploadPart{number, size, unquoted(response->header("etag"))});
+    };
+    client_.start(std::move(*made));
+}
+
+std::string BucketCalls::copy_source(const std::string& path) const {
+    return "/" + target_.bucket + "/" + http::percent_encode(key(path), true);
+}
+
+void BucketCalls::copy_part(const Upload& upload, unsigned number, const std::string& from,
+                            const std::string& version, std::uint64_t begin, std::uint64_t end,
+                            std::function<void(Result<UploadPart>)> done) {
+    auto made = operation(RequestKind::put, upload.path);
+    made.query = {{"partNumber", std::to_string(number)}, {"uploadId", upload.id}};
+    made.headers = {
+        {"Content-Type", kPlain},
+        {"x-amz-copy-source", copy_source(from)},
+        {"x-amz-copy-source-range", "bytes=" + std::to_string(begin) + "-" + std::to_string(end - 1)}};
+    if (is_strong_etag(version)) made.headers.emplace_back("x-amz-copy-source-if-match", version);
+    made.transfer_time = std::chrono::seconds((end - begin) / kSlowestCopyPerSecond);
+    made.stall = kSilenceOfCopy;
+    made.done = [=, done = std::move(done)](const Result<http::Response>& response) {
+        if (!response) return done(fail(of_copy(response.error())));
+        const auto etag = version_of_copy(*response);
+        if (!etag) return done(fail(etag.error()));
+        done(UploadPart{number, end - begin, unquoted(*etag)});
+    };
+    client_.start(std::move(made));
+}
+
+Result<std::string> BucketCalls::complete(const Upload& upload, std::span<const UploadPart> parts,
+                                          const PutOptions& condition) {
+    auto written = writer_.complete(upload, parts, condition);
+    if (!written) return fail(std::move(written.error()));
+    return std::move(written->version);
+}
+
+void BucketCalls::abort(const Upload& upload) {
+    auto made = operation(RequestKind::remove, upload.path);
+    made.query = {{"uploadId", upload.id}};
+    client_.start(std::move(made));
+}
+
+Operation BucketCalls::copying(const std::string& from, const Facts& facts, const std::string& to,
+                               const std::optional<FileMetadata>& metadata) const {
+    auto made = operation(RequestKind::put, to);
+    if (metadata) {
+        made.headers = metadata_headers(*metadata);
+    } else {
+        made.headers.emplace_back("Content-Type", kPlain);
+    }
+    made.headers.emplace_back("x-amz-copy-source", copy_source(from));
+    made.headers.emplace_back("x-amz-metadata-directive", metadata ? "REPLACE" : "COPY");
+    if (is_strong_etag(facts.version)) made.headers.emplace_back("x-amz-copy-source-if-match", facts.version);
+    made.transfer_time = std::chrono::seconds(facts.size / kSlowestCopyPerSecond);
+    made.stall = kSilenceOfCopy;
+    return made;
+}
+
+Result<std::string> BucketCalls::copy(const std::string& from, const Facts& facts, const std::string& to,
+                                      const std::optional<FileMetadata>& metadata) {
+    if (facts.size > kLargestCopy) return copy_in_parts(from, facts, to, metadata.value_or(facts.metadata));
+    const auto response = client_.run(copying(from, facts, to, metadata));
+    if (!response) return fail(of_copy(response.error()));
+    return version_of_copy(*response);
+}
+
+void BucketCalls::copy(const std::string& from, const Facts& facts, const std::string& to,
+                       std::function<void(Result<std::string>)> done) {
+    if (facts.size > kLargestCopy) {
+        // A listing tells no metadata.
+        const auto now = head(from);
+        return done(now ? copy(from, *now, to, std::optional<FileMetadata>()) : fail(now.error()));
+    }
+    auto made = copying(from, facts, to, {});
+    made.done = [done = std::move(done)](const Result<http::Response>& response) {
+        done(response ? version_of_copy(*response) : fail(of_copy(response.error())));
+    };
+    client_.start(std::move(made));
+}
+
+Result<std::string> BucketCalls::copy_in_parts(const std::string& from, const Facts& facts,
+                                               const std::string& to, const FileMetadata& metadata) {
+    const auto part_size = part_size_for(facts.size, kPartOfCopy, writer_.limits());
+    if (!part_size) return fail(part_size.error());
+    const auto upload = begin(to, metadata);
+    if (!upload) return fail(upload.error());
+    std::vector<UploadPart> parts((facts.size + *part_size - 1) / *part_size);
+    Together together(kPartsAtOnce);
+    for (std::size_t i = 0; i < parts.size() && together.begin(); ++i) {
+        copy_part(*upload, static_cast<unsigned>(i + 1), from, facts.version, i * *part_size,
+                  std::min<std::uint64_t>((i + 1) * *part_size, facts.size),
+                  [&together, &part = parts[i]](Result<UploadPart> copied) {
+                      if (copied) part = std::move(*copied);
+                      together.end(copied ? Result<void>() : fail(copied.error()));
+                  });
+    }
+    auto copied = together.wait();
+    Result<std::string> version = copied ? complete(*upload, parts, {}) : fail(std::move(copied.error()));
+    if (!version) abort(*upload);
+    return version;
+}
+
+Result<void> BucketCalls::remove(const std::string& path) {
+    Together one(1);
+    (void)one.begin();
+    remove(path, [&](Result<void> result) { one.end(std::move(result)); });
+    return one.wait();
+}
+
+void BucketCalls::remove(const std::string& path, std::function<void(Result<void>)> done) {
+    auto made = operation(RequestKind::remove, path);
+    made.done = [done = std::move(done)](const Result<http::Response>& response) {
+        const bool is_gone = response || response.error().code == ENOENT;
+        done(is_gone ? Result<void>() : fail(response.error()));
+    };
+    client_.start(std::move(made));
+}
+
+}  // namespace tierfs::s3
