@@ -13,8 +13,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "conformance"))
 import fsx  # noqa: E402  pylint: disable=wrong-import-position
 import tree  # noqa: E402  pylint: disable=wrong-import-position
 
-pytestmark = pytest.mark.release
-
 FULL = os.environ.get("TIERFS_TEST_FULL", "") == "1"
 SEED = random.SystemRandom().randrange(1 << 32) if FULL else 1
 
@@ -25,6 +23,7 @@ def lacks():
     return ()
 
 
+@pytest.mark.release
 def test_files_against_a_model_in_memory(origin, mount, cache, lacks):
     m = mount(origin, {"rw": None, **cache})
 
@@ -43,6 +42,7 @@ def test_files_against_a_model_in_memory(origin, mount, cache, lacks):
     assert status["writes"]["errors"] == 0 and status["reads"]["errors"] == 0
 
 
+@pytest.mark.release
 def test_tree_against_a_native_directory(origin, mount, folder, lacks):
     oracle = folder / "oracle"
     oracle.mkdir()
@@ -109,6 +109,7 @@ def test_git(place, origin):
     processes.check(["git", "-c", "safe.directory=*", "-C", origin / "two", "fsck"])
 
 
+@pytest.mark.release
 def test_build(place):
     """make looks at times: a second run has nothing to do, a touched source is compiled again."""
     need("make", "cc")
@@ -120,6 +121,7 @@ def test_build(place):
         echo 'int f2(void) { return 3; }' > f2.c && touch -d '+2 seconds' f2.c && make -s && ! ./prog""")
 
 
+@pytest.mark.release
 def test_sqlite(place, origin):
     need("sqlite3")
     for journal in ("delete", "wal"):

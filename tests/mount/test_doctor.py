@@ -11,8 +11,6 @@ import pytest
 
 from harness import daemon, data, faults, processes
 
-pytestmark = pytest.mark.release
-
 RELEASE = os.environ.get("TIERFS_TEST_BUILD", "dev") == "release"
 needs_fault_points = pytest.mark.skipif(RELEASE, reason="the release program has no fault points")
 
@@ -175,6 +173,7 @@ def test_memory_limit_too_low(bucket):
         expect_cause(doctor(m, 3), "memory-limit")
 
 
+@pytest.mark.release
 def test_nobody_waits(origin, mount):
     data.make_files(origin, 5, 1000)
     m = mount(origin)

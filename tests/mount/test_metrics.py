@@ -12,8 +12,6 @@ import pytest
 
 from harness import daemon, data, processes
 
-pytestmark = pytest.mark.release
-
 
 def free_port():
     with socket.socket() as probe:
@@ -53,6 +51,7 @@ def served(port):
     return processes.wait_until(attempt, what="metrics are served")
 
 
+@pytest.mark.release
 def test_counts_what_was_read_and_goes_on_after_reload_and_death(origin, mount, cache):
     files = data.make_files(origin, 40, 5000)
     port = free_port()

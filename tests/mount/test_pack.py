@@ -11,8 +11,6 @@ import pytest
 
 from harness import daemon, data, processes
 
-pytestmark = pytest.mark.release
-
 
 def tierfs(*words, env=None):
     return processes.run([daemon.BINARY, *map(str, words)], env={**os.environ, **(env or {})}, timeout=60)
@@ -112,6 +110,7 @@ def test_bucket_to_bucket(bucket, folder):
     assert other.returncode == 1 and "holds a pack already" in other.err
 
 
+@pytest.mark.release
 def test_killed_at_any_moment(origin, folder):
     for number in range(150):
         data.write(origin / f"d{number % 3}" / f"f{number}", data.content(number, 900_000))
@@ -152,6 +151,7 @@ def test_interrupted_in_order(origin, folder):
     assert os.path.exists(folder / "pack" / "manifest.json")
 
 
+@pytest.mark.release
 def test_a_mount_knows_all_names_without_a_listing(bucket, mount, cache):
     objects = {f"data/d{n % 5}/f{n:03}": data.content(n, 9000 * (n % 40)) for n in range(80)}
     objects["data/large"] = data.content("large", (2 << 20) + 17)
@@ -196,6 +196,7 @@ def test_names_and_attributes_are_those_of_the_source(origin, folder, mount):
         (packed.path / "new").touch()
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("damage", ["flipped", "removed", "short"])
 def test_damaged_extents_cost_nothing_but_time(origin, folder, mount, damage):
     files = make_dataset(origin)
@@ -247,6 +248,7 @@ def test_the_index_is_fetched_once(origin, folder, mount, cache):
     assert third.status()["origin"]["requests"]["get"] == first, "a damaged one is fetched again"
 
 
+@pytest.mark.release
 def test_a_fill_puts_neighbours_together(nginx_bucket, mount, cache):
     objects = {f"data/f{number:04}": data.content(number, 20_000) for number in range(600)}
     nginx_bucket.put_all(objects)

@@ -15,7 +15,6 @@ import pytest
 
 from harness import daemon, data, processes
 
-pytestmark = pytest.mark.release
 
 LIMIT = 30 * processes.SLOWNESS
 
@@ -129,6 +128,7 @@ def m(origin, mount, cache):
     return made
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("width, height", [(80, 24), (200, 50)])
 def test_shows_what_is_read(m, top, width, height):
     shown = top(m, width, height)
