@@ -13,8 +13,6 @@ import pytest
 
 from harness import daemon, data, processes
 
-pytestmark = pytest.mark.release
-
 NOBODY = 65534
 SETTLED = 1.5  # seconds after which a version can be told from the next one, and comes through the tiers
 
@@ -39,6 +37,7 @@ def error_of(call, *arguments, **named):
     return caught.value.errno
 
 
+@pytest.mark.release
 @pytest.mark.tsan
 def test_created_file_is_at_the_origin(origin, show):
     m = show()
@@ -67,6 +66,7 @@ def test_read_only_is_the_default(origin, mount):
     assert error_of(os.mkdir, m.path / "x") == errno.EROFS
 
 
+@pytest.mark.release
 def test_mount_command_wants_ro_false(origin, mount, folder):
     """mount(8) says rw where nobody said anything."""
     m = mount.prepare(origin)
@@ -119,6 +119,7 @@ def test_exclusive_create(show):
     assert error_of(os.open, m.path / "file", os.O_CREAT | os.O_EXCL | os.O_WRONLY) == errno.EEXIST
 
 
+@pytest.mark.release
 @pytest.mark.tsan
 def test_reader_sees_each_write_at_once(origin, show):
     """A reader that has the file open before, through the tiers, never gets what was there before a write."""
@@ -151,6 +152,7 @@ def test_quick_rewrites_of_one_length_are_told_apart(origin, show):
         data.expect_same(data.read_cold(path), piece, number)
 
 
+@pytest.mark.release
 def test_what_was_written_is_read_through_the_tiers_later(origin, show):
     m = show()
     expected = data.content("file", 200_000)
@@ -238,6 +240,7 @@ def test_hard_links_are_one_file(origin, show):
     assert error_of(os.link, m.path / "two", m.path / "d/three") == errno.EEXIST
 
 
+@pytest.mark.release
 @pytest.mark.tsan
 def test_unlinked_and_renamed_while_open(origin, show):
     m = show()
@@ -309,6 +312,7 @@ def test_names_that_were_missing(origin, show):
     assert os.readlink(m.path / "x") == "target" == os.readlink(origin / "x")
 
 
+@pytest.mark.release
 def test_removing_all_of_a_large_directory(origin, show):
     (origin / "many").mkdir()
     for number in range(3000):
@@ -517,7 +521,7 @@ except OSError as error:
     assert (origin / "third").read_bytes() == b"of another, and mine"
 
 
-
+@pytest.mark.release
 def test_shared_mapping(origin, show):
     m = show()
     path = m.path / "file"
@@ -570,6 +574,7 @@ def test_copy_file_range(origin, show):
         data.expect_same(os.pread(target.fileno(), 1 << 20, 0), expected[:copied], "copied")
 
 
+@pytest.mark.release
 def test_direct_writes(origin, show):
     m = show()
     buffer = mmap.mmap(-1, 1 << 16)
@@ -604,6 +609,7 @@ def test_file_system_statistics(origin, show):
     assert (ours.f_blocks, ours.f_bsize, ours.f_namemax) == (theirs.f_blocks, theirs.f_bsize, theirs.f_namemax)
 
 
+@pytest.mark.release
 def test_full_disk(mount, tmpfs, folder):
     """The error comes with the write that has no room, and there is room again afterwards."""
     m = mount(tmpfs.path, {"rw": None})
