@@ -81,3 +81,61 @@ def test_acknowledged_writes_survive_the_daemon(origin, mount, number):
         found = path.read_bytes()
         data.expect_same(found[:len(expected)], expected, name)
         assert len(found) == len(expected) or name.endswith(".tmp"), name
+
+
+# Says "NAME SIZE BYTE" for each file whose close returned.
+WRITER_OF_BUCKETS = r"""
+import os, random, sys
+os.chdir(sys.argv[1])
+chance = random.Random(int(sys.argv[2]))
+def say(*words):
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+try:
+    number = 0
+    while True:
+        size = chance.choice((0, 1000, 300_000, 20_000_000))
+        handle = os.open(f"file{number}", os.O_CREAT | os.O_WRONLY)
+        say("begun", f"file{number}", size, number % 251 + 1)
+        left = size
+        while left:
+            left -= os.write(handle, bytes([number % 251 + 1]) * min(left, 1 << 20))
+        os.close(handle)
+        say("closed", f"file{number}", size, number % 251 + 1)
+        number += 1
+except OSError as error:
+    say("ended", error.errno)
+"""
+
+
+@pytest.mark.parametrize("number", range(ROUNDS // 2))
+def test_acknowledged_objects_survive_the_daemon(rgw_bucket, mount, number):
+    """What close returned for is at the bucket whole; what was being written is there whole or not at all."""
+    m = mount(rgw_bucket.source(), rgw_bucket.options({"rw": None}), env=rgw_bucket.env)
+    supervisor = m.status()["supervisor_pid"]
+    with subprocess.Popen([sys.executable, "-c", WRITER_OF_BUCKETS, str(m.path), str(number)], stdout=subprocess.PIPE,
+                          text=True) as writer:
+        said = []
+        while not said or said[-1].startswith("begun"):
+            said.append(writer.stdout.readline())
+        time.sleep(2 * random.Random(number).random())
+        m.kill_daemon(supervisor)
+        try:
+            said = [line.split() for line in said + writer.communicate(timeout=30 * processes.SLOWNESS)[0].splitlines()]
+        except subprocess.TimeoutExpired:
+            writer.send_signal(signal.SIGKILL)
+            raise AssertionError("the writer hangs") from None
+    assert said[-1][0] == "ended"
+    closed = {name: (int(size), int(byte)) for kind, name, size, byte in (line for line in said if len(line) == 4)
+              if kind == "closed"}
+    begun = {name: (int(size), int(byte)) for kind, name, size, byte in (line for line in said if len(line) == 4)}
+    assert closed, "nothing was written before the kill"
+    processes.wait_until(lambda: not m.mounted(), what="the dead mount is gone")
+    m.expect_gone()
+    found = rgw_bucket.server.client.list_objects_v2(Bucket=rgw_bucket.name).get("Contents", [])
+    sizes = {entry["Key"]: entry["Size"] for entry in found}
+    assert set(closed) <= set(sizes) <= set(begun)
+    assert {name: sizes[name] for name in sizes} == {name: begun[name][0] for name in sizes}
+    m.start()
+    for name in sizes:
+        size, byte = begun[name]
+        data.expect_same((m.path / name).read_bytes(), bytes([byte]) * size, name)

@@ -3,10 +3,12 @@
 import ctypes
 import errno
 import os
+import signal
 import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -415,3 +417,28 @@ def test_what_others_write_is_seen_after_the_ttl(rgw_bucket, mount):
         (one.path / "shared").write_bytes(expected)
         processes.wait_until(lambda: os.path.exists(other.path / "shared")
                              and (other.path / "shared").read_bytes() == expected, what="the other mount sees it")
+
+
+def frozen(server):
+    """The store's process, to be stopped and continued."""
+    return int((server.folder / "ceph/rgw.pid").read_text())
+
+
+def test_a_silent_server_costs_an_error_and_no_more(rgw_bucket, show):
+    """Who writes hears of it in time, the mount can be unmounted, and nothing half is at the bucket."""
+    m = show(**{"origin.deadline": "4s"})
+    (m.path / "before").write_bytes(b"before")
+    pid = frozen(rgw_bucket.server)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        with pytest.raises(OSError) as caught:
+            (m.path / "small").write_bytes(b"x" * 1000)
+        assert caught.value.errno in (errno.EIO, errno.ETIMEDOUT)
+        with pytest.raises(OSError):
+            (m.path / "large").write_bytes(b"x" * (3 * PART))
+        assert time.monotonic() - began < 60 * processes.SLOWNESS
+        m.umount()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert keys(rgw_bucket) == ["before"]
