@@ -23,8 +23,8 @@ using S = Settings;
 std::vector<Key> make_table() {
     return {
         {"ro", Kind::flag, &S::read_only,
-         "Mount read-only. rw, which means ro=false, mounts a directory or a bucket writable. mount(8) says "
-         "rw where nobody says anything, so there, and in fstab, it is ro=false that counts."},
+         "Mount read-only. rw, which means ro=false, makes it writable. mount(8) says rw where "
+         "nobody says anything, so there, and in fstab, it is ro=false that counts."},
         {"allow_other", Kind::flag, &S::allow_other,
          "Let other users than the one who mounts see the files."},
         {"allow_suid", Kind::flag, &S::allow_suid, "Honour set-user-ID bits and device files of the origin."},

@@ -200,7 +200,7 @@ Result<void> PosixExport::rename_new(const Handle& from, const std::string& name
     if (find(to, new_name)) return fail(EEXIST, "RENAME");
     const bool is_directory = file.attributes && S_ISDIR(file.attributes->st_mode);
     if (!is_directory) {
-        const auto linked = act(call(kLink, link_arguments(file.handle, to, new_name)), "LINK");
+        auto linked = act(call(kLink, link_arguments(file.handle, to, new_name)), "LINK");
         if (linked) return act(call(kRemove, name_arguments(from, name)), "REMOVE");
         if (linked.error().code != EOPNOTSUPP) return linked;
     }

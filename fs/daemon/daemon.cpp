@@ -21,8 +21,10 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr auto kHandOver = std::chrono::seconds(2);       // readers wait meanwhile, of these and of all files
 constexpr auto kStuckPatience = std::chrono::seconds(3);  // beyond the origin's own
-constexpr unsigned kBlockingThreads = 16;                 // of a writable mount
-constexpr auto kMargin = std::chrono::seconds(1);         // for an answer on its way when the deadline passes
+constexpr unsigned kBlockingThreads = 16;                 // of a writable mount, at least
+constexpr unsigned kMostBlockingThreads = 64;        // where answers take long: uploads hold a thread each
+constexpr std::uint64_t kMemoryOfThread = 16 << 20;  // of memory.limit
+constexpr auto kMargin = std::chrono::seconds(1);    // for an answer on its way when the deadline passes
 
 // Resident set as ps shows it: files that are mapped included.
 std::uint64_t resident_set() {
@@ -219,7 +221,7 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number, Fil
     WatchdogOptions watching;
     watching.limit = settings_.origin_deadline + kMargin;
     watchdog_ = std::make_unique<Watchdog>(*session_, std::move(watching));
-    if (auto started = session_->start(live_ ? kBlockingThreads : Session::default_threads()); !started)
+    if (auto started = session_->start(live_ ? blocking_threads() : Session::default_threads()); !started)
         return started;
 
     if (!session_->wait_until_initialised(kPatience)) {
@@ -430,6 +432,12 @@ bool Daemon::retire() {
     }
     session_->leave_the_rest();
     return stop();
+}
+
+unsigned Daemon::blocking_threads() const {
+    if (live_->origin().answers_cheaply()) return kBlockingThreads;
+    return static_cast<unsigned>(std::clamp<std::uint64_t>(settings_.memory_limit / kMemoryOfThread,
+                                                           kBlockingThreads, kMostBlockingThreads));
 }
 
 bool Daemon::stop() {

@@ -82,6 +82,8 @@ class Daemon {
     /// What is to be done about once a second.
     void tick();
 
+    /// Of the session of a writable mount, whose handlers block.
+    [[nodiscard]] unsigned blocking_threads() const;
     /// Ends all parts in the order in which they wait for each other: first the origin, so that nothing waits
     /// for it. False: some thread is held by the source or a device; the process must end by _exit.
     bool stop();

@@ -1,6 +1,7 @@
 #include "fs/insight/top_screen.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "config/log_lines.hpp"
 #include "fs/insight/figures.hpp"
@@ -47,7 +48,7 @@ std::string percent(double part, double all) {
 }
 
 std::string bar(double filled, std::size_t width) {
-    const auto full = static_cast<std::size_t>(filled * static_cast<double>(width) + 0.5);
+    const auto full = static_cast<std::size_t>(std::lround(filled * static_cast<double>(width)));
     return "[" + std::string(full, '#') + std::string(width - full, '.') + "]";
 }
 

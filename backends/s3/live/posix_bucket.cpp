@@ -285,7 +285,7 @@ Result<std::string> PosixBucket::read_link(const PosixNode& node) {
     if (!S_ISLNK(found->metadata.mode)) return fail(EINVAL, "no symbolic link");
     if (found->size == 0 || found->size >= PATH_MAX)
         return fail(EIO, "the link's object has no fitting size");
-    const auto path = path_of(*link);
+    auto path = path_of(*link);
     if (!path) return path;
     std::string target(found->size, '\0');
     auto read = calls_.read(*path, found->version, 0, std::as_writable_bytes(std::span(target)));
