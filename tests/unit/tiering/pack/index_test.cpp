@@ -16,7 +16,7 @@ namespace {
 class PackIndexTest : public testing::Test {
   protected:
     std::string write(const std::string& bytes) {
-        const auto path = folder_ / ("index" + std::to_string(++files_));
+        auto path = folder_ / ("index" + std::to_string(++files_));
         std::ofstream(path, std::ios::binary) << bytes;
         return path;
     }
