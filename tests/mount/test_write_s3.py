@@ -20,8 +20,6 @@ import fsx  # noqa: E402  pylint: disable=wrong-import-position
 
 FULL = os.environ.get("TIERFS_TEST_FULL", "") == "1"
 
-pytestmark = pytest.mark.release
-
 PART = 8 << 20
 
 
@@ -58,6 +56,7 @@ def uploads(bucket):
     return [(entry["Key"], entry["UploadId"]) for entry in found]
 
 
+@pytest.mark.release
 @pytest.mark.tsan
 def test_created_file_is_at_the_bucket(rgw_bucket, show):
     m = show()
@@ -80,6 +79,7 @@ def test_read_only_is_the_default(rgw_bucket, mount):
     assert error_of(os.mkdir, m.path / "x") == errno.EROFS
 
 
+@pytest.mark.release
 def test_large_file_is_sent_while_it_is_written(rgw_bucket, show):
     m = show()
     expected = data.content("large", 5 * PART + 12345)
@@ -176,6 +176,7 @@ def test_overwrite_append_and_truncate(rgw_bucket, show):
     assert body(rgw_bucket, "file") == b"new" and (m.path / "file").read_bytes() == b"new"
 
 
+@pytest.mark.release
 def test_change_of_a_large_file_copies_the_rest_at_the_server(rgw_bucket, show):
     expected = bytearray(data.content("old", 3 * PART + 100))
     rgw_bucket.put("large", bytes(expected))
@@ -209,6 +210,7 @@ def test_fsync_makes_what_is_there_the_object(rgw_bucket, show):
     data.expect_same(body(rgw_bucket, "file"), expected, "at the bucket")
 
 
+@pytest.mark.release
 def test_unlinked_and_renamed_while_open(rgw_bucket, show):
     rgw_bucket.put("old", b"old bytes")
     m = show()
@@ -271,6 +273,7 @@ def test_rename_flags(rgw_bucket, show):
     assert renameat2(1) == 0 and keys(rgw_bucket) == ["b"]
 
 
+@pytest.mark.release
 def test_refused_upload_is_told_and_tried_again(rgw_bucket, show):
     rgw_bucket.put("file", b"old")
     m = show(**{"origin.deadline": "3s"})
@@ -315,6 +318,7 @@ def test_local_copy_that_fails(rgw_bucket, mount, point):
     assert body(rgw_bucket, "file") == b"works again"
 
 
+@pytest.mark.release
 def test_files_against_a_model_in_memory(show, cache):
     m = show(**cache)
     exerciser = fsx.Exerciser(m.path, 1)
@@ -378,6 +382,7 @@ def test_changes_right_after_the_close_are_kept(rgw_bucket, show):
         assert metadata["mode"] == str(stat.S_IFREG | 0o711) and metadata["uid"] == str(n), n
 
 
+@pytest.mark.release
 def test_many_writers(rgw_bucket, show):
     m = show()
     failures = []
