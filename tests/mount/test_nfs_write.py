@@ -114,11 +114,13 @@ class Writer:
         assert self.process.stdout.readline().strip() == word
 
     def end(self):
+        self.process.stdin.close()
         try:
             assert self.process.wait(120) == 0
         finally:
             self.process.kill()
-            self.process.communicate()
+            self.process.wait()
+            self.process.stdout.close()
 
 
 def test_server_that_forgets_what_was_not_committed(own_nfs_server, mount):
@@ -141,6 +143,7 @@ with open(sys.argv[1], "wb", buffering=0) as file:
         writer.says("written")
         own_nfs_server.kill()
         os.truncate(own_nfs_server.data / "file", 0)
+        time.sleep(1.1)  # nfs-ganesha's verifier is the second in which it was started
         own_nfs_server.start()
         writer.hears("sync")
         writer.says("durable")
