@@ -56,6 +56,7 @@ QUIET = {
     "dir.readlink": "asked again",
     "fuse.readahead": "only slower",
     "fuse.notify": "metadata.ttl covers it",
+    "index.pass": "each record is asked for alone then, and that tells",
     "http.body": "it cuts the connection, which is seen only when more was to come",
     "http.header": "likewise",
     "log.open": "standard error is the same file",
