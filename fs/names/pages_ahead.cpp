@@ -51,7 +51,7 @@ std::optional<PagesAhead::Items> PagesAhead::take(const Key& key, const Moment& 
     if (is_spoilt) spoilt_ns_ = now.now_ns;
     lock.unlock();
     if (is_spoilt || is_old(taken, now) || !taken.items) return std::nullopt;
-    items = std::move(taken.items);
+    items = taken.items;
     age(*items, now.now_ns - taken.made.now_ns);
     return items;
 }
