@@ -46,12 +46,12 @@ std::optional<PagesAhead::Items> PagesAhead::take(const Key& key, const Moment& 
     if (page == nullptr || page->wanted) return std::nullopt;  // one waits; another reads for himself
     page->wanted = true;
     while (!page->ready) lock.wait(ready_);
-    const Page taken = std::exchange(*page, Page{});
+    Page taken = std::exchange(*page, Page{});
     const bool is_spoilt = taken.made.changes != now.changes;
     if (is_spoilt) spoilt_ns_ = now.now_ns;
     lock.unlock();
     if (is_spoilt || is_old(taken, now) || !taken.items) return std::nullopt;
-    items = taken.items;
+    items = std::move(taken.items);
     age(*items, now.now_ns - taken.made.now_ns);
     return items;
 }
