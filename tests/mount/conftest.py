@@ -3,6 +3,7 @@
 import faulthandler
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -24,6 +25,13 @@ def pytest_sessionstart(session):
         pytest.exit(f"no tierfs program at {daemon.BINARY}: build it, or name one in TIERFS_TEST_BINARY", 3)
     if os.geteuid() != 0:
         pytest.exit("the mount tests need root (loop devices, other users, drop_caches)", 3)
+
+
+def pytest_configure():
+    """Whoever ends a run by SIGTERM (timeout(1) does) ends it as Ctrl-C does: what it has started is put away."""
+    def interrupt(*_):
+        raise KeyboardInterrupt
+    signal.signal(signal.SIGTERM, interrupt)
 
 
 @pytest.fixture(scope="session")
