@@ -33,12 +33,6 @@ def points():
 
 
 POINTS = points()
-# Points that these mounts have no use for, by origin.
-UNUSED = ("ask.", "config.", "scratch.", "cache.space", "index.aside", "index.mark", "fuse.abort", "fuse.notify",
-          "fuse.reply.error", "fuse.resend", "control.receive", "log.", "credentials.spawn", "credentials.pipe", "credentials.output",
-          "nvme.probe", "nvme.device.", "passthrough.", "dir.create", "dir.mkdir", "dir.rename", "dir.sync", "dir.unlink",
-          "dir.write")
-UNUSED_BY = {"directory": ("http.", "credentials."), "s3": ("dir.", "credentials.")}
 AT_POINTS = KILL_COUNT // 3 if POINTS else 0  # the others come at random moments
 
 
@@ -72,6 +66,28 @@ def places(root, dataset, request):
         made["s3"] = Place("s3://crash", {"s3.endpoint": server.endpoint, "s3.region": "us-east-1"},
                            root / "crash-s3", {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"})
     return made
+
+
+@pytest.fixture(scope="module")
+def reached(places, dataset, root):
+    """reached(origin, mode): the points that such a mount comes to, in an order of the seed's, from an empty cache."""
+    known = {}
+
+    def ask(origin, mode):
+        if (origin, mode) not in known:
+            folder = root / f"crash-reached-{origin}-{mode}"
+            place, listed = places[origin], folder / "faults"
+            (folder / "cache").mkdir(parents=True, mode=0o700)
+            m = daemon.Mount(place.source, place.mount_options(mode, cache=folder / "cache"), folder=folder,
+                             env={**place.env, "TIERFS_TEST_FAULT_LIST": str(listed)})
+            read_and_leave(m, dataset, mode, 0, Kill(mode))
+            m.close()
+            hits = {line.split()[1] for line in listed.read_text().splitlines() if line.startswith("hit ")}
+            known[origin, mode] = random.Random(SEED).sample(sorted(hits), len(hits))
+            shutil.rmtree(folder)
+        return known[origin, mode]
+
+    return ask
 
 
 def cached_bytes(place):
@@ -128,11 +144,11 @@ def kill_under_load(m, dataset, mode, how, chance, kill, place):
     kill.cached = cached_bytes(place)
 
 
-def kill_at_point(m, dataset, mode, chance, kill, place):
-    """The daemon, or whoever comes to the point first, kills itself there."""
+def read_and_leave(m, dataset, mode, seed, kill):
+    """Mounts, reads as much as the dataset has, and unmounts, as far as this comes."""
     finished = m.attempt()
     if finished.returncode == 0 and m.mounted():
-        readers = Readers(m.path, dataset, mode, chance.random())
+        readers = Readers(m.path, dataset, mode, seed)
         size = sum(map(len, dataset.files.values()))
         try:
             processes.wait_until(lambda: readers.read_bytes >= size or not readers.going(), timeout=60,
@@ -140,10 +156,15 @@ def kill_at_point(m, dataset, mode, chance, kill, place):
         finally:
             readers._stopping.set()  # pylint: disable=protected-access
         if m.mounted():
-            m.env.pop("TIERFS_TEST_FAULTS")  # of the commands
+            m.env.pop("TIERFS_TEST_FAULTS", None)  # of the commands
             processes.run([daemon.BINARY, "umount", "--lazy", m.path], env=m.env)
         end_readers(readers, kill)
         kill.under_load = readers.read_bytes > 0
+
+
+def kill_at_point(m, dataset, mode, chance, kill, place):
+    """The daemon, or whoever comes to the point first, kills itself there."""
+    read_and_leave(m, dataset, mode, chance.random(), kill)
     # Whoever was not killed comes to an end, unless its partner was killed before it could be told.
     end = time.monotonic() + 5
     while m.processes() and time.monotonic() < end:
@@ -167,7 +188,7 @@ def verify(made, dataset, kill, first=None):
 
 
 @pytest.mark.parametrize("number", range(KILL_COUNT))
-def test_kill(number, places, dataset, mount, folder):
+def test_kill(number, places, reached, dataset, mount, folder):
     chance = random.Random(f"{SEED} {number}")
     origin = sorted(places)[number % len(places)]
     place = places[origin]
@@ -185,11 +206,10 @@ def test_kill(number, places, dataset, mount, folder):
     kill = Kill("at a point" if at_point else mode)
     conftest.KILLS.append(kill)
     if at_point:
-        shuffled = [point for point in POINTS if not point.startswith(UNUSED + UNUSED_BY[origin])]
-        random.Random(SEED).shuffle(shuffled)
-        point = shuffled[(number // 3) % len(shuffled)]
+        points_there = reached(origin, mode)
+        point = points_there[(number // 3) % len(points_there)]
         action = "tear" if point.endswith(".write") and chance.random() < 0.5 else "kill"
-        hit = 1 + (number // 3) // len(shuffled) * 3 + chance.choice([0, 0, 0, 1])
+        hit = 1 + (number // 3) // len(points_there) * 3 + chance.choice([0, 0, 0, 1])
         rules = f"{point}:{hit}:{action}"
         m = mount.prepare(place.source, options,
                           env={**place.env, "TIERFS_TEST_FAULTS": rules, "TIERFS_TEST_FAULT_LIST": str(folder / "faults")})
