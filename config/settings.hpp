@@ -58,6 +58,7 @@ struct Settings {
     std::vector<DatasetRule> datasets;  ///< datasets, of the YAML file alone; first match wins
 
     std::string pack;  ///< pack: where a pack of the source is, a SOURCE itself; empty: none
+    std::string pack_staleness = "trust";  ///< pack.staleness: trust, list, check
 
     std::string fill_shard;  ///< fill.shard: "I/N", this node reads that share of the files; empty: not known
 
@@ -91,6 +92,8 @@ struct Settings {
     // log
     std::string log_level = "info";  ///< log.level: debug, info, warning, error
     std::string log_file;  ///< log.file; empty: standard error (-f), else /var/log/tierfs/… or none
+    std::string log_format = "text";  ///< log.format: text, json
+    std::uint64_t log_max_size = 0;   ///< log.max_size: bytes after which log.file is put aside; 0: never
 
     bool foreground = false;  ///< -f
 };
