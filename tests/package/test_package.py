@@ -30,6 +30,8 @@ def test_everything_is_where_it_belongs(package, unpacked):
                  "usr/share/doc/tierfs/examples/tierfs.yaml", "usr/share/doc/tierfs/examples/fstab",
                  "usr/share/doc/tierfs/examples/slurm/prolog.sh"):
         assert (unpacked / name).is_file(), name
+    for example in REPOSITORY.glob("config/examples/*"):
+        assert (unpacked / "usr/share/doc/tierfs/examples" / example.name).read_bytes() == example.read_bytes()
     for page in REPOSITORY.glob("man/*.[1-8]"):
         assert (unpacked / f"usr/share/man/man{page.suffix[1:]}/{page.name}.gz").is_file(), page
     assert os.readlink(unpacked / "usr/sbin/mount.fuse.tierfs") == "../bin/tierfs"
