@@ -189,7 +189,7 @@ class TieredStore final : public Store {
     /// For those who look at the order of files.
     void small_file_read(const ObjectRef& object, const UnitLayout& layout, Came came) {
         if (!layout.whole || came == Came::before) return;
-        fill_.note(object);
+        fill_.note(object, came == Came::from_origin);
         if (came == Came::from_origin) neighbours_.read(object, Neighbours::Clock::now());
     }
     DatasetFill::Offered fill_object(const std::shared_ptr<const ObjectRef>& object);

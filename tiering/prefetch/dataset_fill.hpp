@@ -77,9 +77,10 @@ class DatasetFill {
     bool pause(std::chrono::milliseconds time) TIERFS_EXCLUDES(mutex_);
     void wake() TIERFS_EXCLUDES(mutex_);
 
-    /// A small file was read that came from the origin or the NVMe tier since. For Scope::recognised.
-    void note(const ObjectRef& object) TIERFS_EXCLUDES(mutex_) {
-        if (listening_.load(std::memory_order_relaxed)) take_note(object);
+    /// A small file was read that came from the origin (`missed`) or the NVMe tier since. For
+    /// Scope::recognised: a walk begins with what was missed, and is told by all which files are meant.
+    void note(const ObjectRef& object, bool missed) TIERFS_EXCLUDES(mutex_) {
+        if (listening_.load(std::memory_order_relaxed)) take_note(object, missed);
     }
 
     /// Bytes of the files that were offered.
@@ -105,7 +106,7 @@ class DatasetFill {
         std::uint64_t meant = 0;  ///< files of it, when last counted
     };
 
-    void take_note(const ObjectRef& object) TIERFS_EXCLUDES(mutex_);
+    void take_note(const ObjectRef& object, bool missed) TIERFS_EXCLUDES(mutex_);
     void run();
     void run_all();
     void run_recognised();

@@ -53,11 +53,12 @@ std::string folder_of_most(const std::vector<std::string>& paths) {
 
 }  // namespace
 
-void DatasetFill::take_note(const ObjectRef& object) {
+void DatasetFill::take_note(const ObjectRef& object, bool missed) {
     MutexLock lock(mutex_);
     if (notes_.size() < kMostNotes) notes_.push_back({key_of(object.path), object.size});
     if (notes_.size() % kNotesToWake == 0) wake_.notify_all();
-    if (recent_.size() < kRecent) {
+    // Where all is there already a walk would look at each name for nothing, beside the readers.
+    if (missed && recent_.size() < kRecent) {
         recent_.push_back(object.path);
         if (recent_.size() == kRecent) wake_.notify_all();
     }

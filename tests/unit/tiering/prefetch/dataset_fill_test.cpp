@@ -74,7 +74,9 @@ struct Scene {
         offered.insert(object->path);
         return DatasetFill::Offered::taken;
     }
-    void read(std::size_t place) { fill.note(*fake::object(path_of(place), kSize)); }
+    void read(std::size_t place, bool missed = true) {
+        fill.note(*fake::object(path_of(place), kSize), missed);
+    }
     std::set<std::string> all_offered() {
         MutexLock lock(mutex);
         return offered;
@@ -135,6 +137,18 @@ TEST(RecognisedFill, FewScatteredReadsStartItAndMostOfTheRestIsOffered) {
     std::set<std::string> known = scene.all_offered();
     for (std::size_t i = 0; i < kFiles / 2; ++i) known.insert(path_of(order[i]));
     EXPECT_GE(known.size(), kFiles - kFiles / 20);
+}
+
+TEST(RecognisedFill, ReadsThatFindAllStartNothing) {
+    Scene scene;
+    scene.start();
+    const auto order = shuffled(0, kFiles, 1, 10);
+    std::size_t read = 0;
+    for (; read < kFiles / 4; ++read) scene.read(order[read], false);
+    scene.settle();
+    EXPECT_EQ(scene.count(), 0U);
+    for (const std::size_t end = read + 64; read < end; ++read) scene.read(order[read]);
+    EXPECT_TRUE(scene.reaches(kFiles / 10)) << scene.count();
 }
 
 TEST(RecognisedFill, OfAShardOnlyTheShard) {
