@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "config/log_lines.hpp"
 #include "config/units.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/find_mount.hpp"
@@ -108,8 +109,8 @@ class TreeCommand {
                     return path_from_wire(failure.value(member, std::string())).value_or("?");
                 };
                 const auto path = text("path");
-                std::fprintf(stderr, "tierfs: %s%s%s: %s\n", part.mountpoint.c_str(), path.empty() ? "" : "/",
-                             path.c_str(), text("error").c_str());
+                const auto line = part.mountpoint + (path.empty() ? "" : "/") + path + ": " + text("error");
+                std::fprintf(stderr, "tierfs: %s\n", log::escaped(line).c_str());
             }
         }
         const std::uint64_t failed = sum("failed");

@@ -1,16 +1,18 @@
-"""tierfs-semantics(7) names the tests of each of its statements, and they exist."""
+"""tierfs-semantics(7) and tierfs-security(7) name the tests of each of their statements, and they exist."""
 
 import re
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).resolve().parents[1]
-PAGE = TESTS.parent / "man/tierfs-semantics.7"
+PAGES = [TESTS.parent / "man/tierfs-semantics.7", TESTS.parent / "man/tierfs-security.7"]
 
 
-def statements():
+def statements(page):
     """(text, tests) of each: from .IP to the next request that begins something else."""
     found, text, tests = [], None, []
-    for line in [*PAGE.read_text(encoding="utf-8").splitlines(), ".SH"]:
+    for line in [*page.read_text(encoding="utf-8").splitlines(), ".SH"]:
         if line.startswith((".IP", ".SH", ".SS")):
             if text is not None:
                 found.append((" ".join(text), tests))
@@ -22,8 +24,9 @@ def statements():
     return found
 
 
-def test_each_statement_names_a_test_that_exists():
-    said = statements()
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_statement_names_a_test_that_exists(page):
+    said = statements(page)
     assert len(said) > 20
     for text, tests in said:
         assert tests, f"no test is named: {text}"

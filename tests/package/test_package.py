@@ -55,6 +55,8 @@ def test_systemd_accepts_the_units(unpacked, folder):
     service = (units / "tierfs@.service").read_text()
     given = set(re.findall(r"^(\w+)=", service, re.M))
     assert not given & set(HIDES_MOUNTS) and "PrivateMounts=no" in service
+    assert {"CapabilityBoundingSet", "RestrictNamespaces", "MemoryDenyWriteExecute", "RestrictAddressFamilies"} <= given
+    assert "NoNewPrivileges=yes" in service and "LimitCORE=0" in service
 
 
 def test_fstab_examples_are_taken_by_mount(unpacked):
