@@ -1,14 +1,19 @@
 #include "config/log.hpp"
 
 #include <spdlog/logger.h>
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "config/fault_point.hpp"
+#include "config/log_file.hpp"
+#include "config/log_form.hpp"
 #include "config/log_lines.hpp"
 #include "config/mutex.hpp"
 
@@ -68,6 +73,8 @@ namespace {
 struct State {
     std::shared_ptr<spdlog::logger> logger;
     Level level = Level::info;
+    Form form = Form::text;
+    bool journal = false;
     Mutex mutex;
     LineLimit warnings TIERFS_GUARDED_BY(mutex);
     LineLimit errors TIERFS_GUARDED_BY(mutex);
@@ -88,30 +95,58 @@ spdlog::level::level_enum to_spdlog(Level level) {
     return spdlog::level::err;
 }
 
-State* make_state(Level level, spdlog::sink_ptr sink) {
+// The sink colours its level only when standard error is a terminal.
+spdlog::sink_ptr standard_error() {
+    return std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+}
+
+class FileSink : public spdlog::sinks::base_sink<std::mutex> {
+  public:
+    FileSink(const std::string& path, std::uint64_t max_size) : file_(path, max_size) {}
+
+  protected:
+    void sink_it_(const spdlog::details::log_msg& message) override {
+        spdlog::memory_buf_t line;
+        formatter_->format(message, line);
+        file_.write(std::string_view(line.data(), line.size()), LogFile::Clock::now());
+    }
+    void flush_() override {}
+
+  private:
+    LogFile file_;
+};
+
+/// `sink`: null for standard error.
+State* make_state(Level level, Form form, spdlog::sink_ptr sink) {
     auto* state = new State;
+    state->form = form;
+    state->journal = !sink && is_journal(STDERR_FILENO, std::getenv("JOURNAL_STREAM"));
+    if (!sink) sink = standard_error();
     state->logger = std::make_shared<spdlog::logger>("tierfs", std::move(sink));
     state->level = level;
     state->logger->set_level(to_spdlog(level));
-    state->logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %^%l%$ [%P] %v");
+    const bool plain = form == Form::json || state->journal;
+    state->logger->set_pattern(plain ? "%v" : "%Y-%m-%dT%H:%M:%S.%e%z %^%l%$ [%P] %v");
     state->logger->flush_on(spdlog::level::info);
     state->logger->set_error_handler(
         [](const std::string&) {});  // a full disk must not become a flood of its own
     return state;
 }
 
-// The sink colours its level only when standard error is a terminal.
-spdlog::sink_ptr standard_error() {
-    return std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
-}
-
 std::atomic<State*>& current() {
-    static std::atomic<State*> state{make_state(Level::info, standard_error())};
+    static std::atomic<State*> state{make_state(Level::info, Form::text, nullptr)};
     return state;
 }
 
 void put(State& state, Level level, std::string_view line) {
-    state.logger->log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+    const auto give = [&](std::string_view text) {
+        state.logger->log(to_spdlog(level), spdlog::string_view_t(text.data(), text.size()));
+    };
+    if (!state.journal && state.form == Form::text) return give(line);
+    std::string text(state.journal ? journal_prefix(level) : "");
+    text += state.form == Form::json ? json_line(std::chrono::system_clock::now(), level, ::getpid(), line)
+                                     : std::string(line);
+    give(text);
 }
 
 void put_left_out(State& state, Level level, std::uint64_t count) {
@@ -137,17 +172,17 @@ bool admit(State& state, Level level) {
 
 }  // namespace
 
-std::string open(Level level, const std::string& file) {
+std::string open(Level level, const std::string& file, Form form, std::uint64_t max_size) {
     std::string problem;
     spdlog::sink_ptr sink;
     try {
         if (TIERFS_FAULT("log.open") != 0) throw spdlog::spdlog_ex("injected");
-        if (!file.empty()) sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
+        if (!file.empty()) sink = std::make_shared<FileSink>(file, max_size);
     } catch (const std::exception& e) {
         problem =
             "log.file " + escaped(file) + " cannot be written (" + e.what() + "); logging to standard error";
     }
-    State* state = make_state(level, sink ? std::move(sink) : standard_error());
+    State* state = make_state(level, form, std::move(sink));
     state->previous = current().load();
     current().store(state);
     return problem;

@@ -1,6 +1,7 @@
 // Logging: one line an event, to standard error or a file. spdlog stands behind this header (config/log.cpp).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -8,9 +9,13 @@ namespace tierfs::log {
 
 enum class Level { debug, info, warning, error };
 
-/// Where lines go and which are kept. `file` empty: standard error. Called once at start, before other
-/// threads. An unwritable file is an error text, returned; the log then stays on standard error.
-std::string open(Level level, const std::string& file);
+enum class Form { text, json };
+
+/// Where lines go, which are kept, and how they look. `file` empty: standard error; where that is the
+/// journal's (JOURNAL_STREAM, systemd.exec(5)) each line begins with its priority, and text has no time of
+/// its own. `max_size`: bytes after which the file is put aside as FILE.1; 0: never. Called once at start,
+/// before other threads. An unwritable file is an error text, returned; the log then stays on standard error.
+std::string open(Level level, const std::string& file, Form form = Form::text, std::uint64_t max_size = 0);
 
 /// Thread-safe, never throws, never blocks on anything but the file. Never pass a secret.
 /// Repeats of errors are limited to a few a second, with a count of what was left out.

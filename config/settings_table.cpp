@@ -204,6 +204,18 @@ std::vector<Key> make_table() {
         {"log.file", Kind::path, &S::log_file,
          "File that lines are appended to; empty: standard error in the foreground, else a file in "
          "/var/log/tierfs."},
+        {"log.format",
+         Kind::choice,
+         &S::log_format,
+         "text: lines for people; json: an object a line, with time, level, pid and message.",
+         0,
+         0,
+         false,
+         false,
+         {"text", "json"}},
+        {"log.max_size", Kind::size, &S::log_max_size,
+         "Bytes after which log.file is put aside as FILE.1, over the one before; 0: never.", 4096,
+         kMostBytes, true},
     };
 }
 

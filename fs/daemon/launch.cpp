@@ -208,7 +208,9 @@ std::string program_path() {
 }
 
 std::string open_log(const Settings& settings) {
-    return log::open(level_of(settings.log_level), settings.log_file);
+    return log::open(level_of(settings.log_level), settings.log_file,
+                     settings.log_format == "json" ? log::Form::json : log::Form::text,
+                     settings.log_max_size);
 }
 
 int launch_mount(Settings settings, SettingsSources sources) {

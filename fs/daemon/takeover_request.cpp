@@ -26,10 +26,10 @@ constexpr int kForm = 1;
 constexpr std::size_t kMostBytes = 16 << 20;
 constexpr const char* kImmutableRules = "datasets (immutable)";
 
-constexpr std::array<std::string_view, 15> kLasting = {
+constexpr std::array<std::string_view, 16> kLasting = {
     "ro",           "allow_other",       "allow_suid", "profile",     "supervisor", "restart.limit",
     "metadata.ttl", "nvme.path",         "index.path", "s3.endpoint", "s3.uid",     "s3.gid",
-    "s3.file_mode", "s3.directory_mode", "log.file"};
+    "s3.file_mode", "s3.directory_mode", "log.file",   "log.format"};
 
 std::string immutable_rules(const Settings& settings) {
     const auto& rules = settings.datasets;

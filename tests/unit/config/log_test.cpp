@@ -1,6 +1,8 @@
 #include "config/log.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +11,8 @@
 #include <sstream>
 #include <thread>
 
+#include "config/log_file.hpp"
+#include "config/log_form.hpp"
 #include "config/log_lines.hpp"
 
 namespace tierfs {
@@ -89,6 +93,132 @@ TEST_F(ConfigLogFile, OpensAgainInAChild) {
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
     EXPECT_NE(text(file).find("from the child"), std::string::npos);
+}
+
+TEST(ConfigLogForm, JsonLinesAreValidForAnyBytes) {
+    const auto line = [](std::string_view message) {
+        const std::chrono::system_clock::time_point time{std::chrono::microseconds(951782400'000042)};
+        return log::json_line(time, log::Level::warning, 77, message);
+    };
+    EXPECT_EQ(line("a \"b\" \\ \n\x01"),
+              R"({"time":"2000-02-29T00:00:00.000042Z","level":"warning","pid":77,)"
+              R"("message":"a \"b\" \\ \u000a\u0001"})");
+    const auto message = [&](std::string_view text) {
+        const auto whole = line(text);
+        const auto begin = whole.find("message\":\"") + 10;
+        return whole.substr(begin, whole.size() - 2 - begin);
+    };
+    for (const std::string good :
+         {"gr\xc3\xbc\xc3\x9f", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf"})
+        EXPECT_EQ(message(good), good);
+    const std::string other = "\xef\xbf\xbd";
+    EXPECT_EQ(message("\xff"), other);
+    EXPECT_EQ(message("\xc3"), other) << "cut off";
+    EXPECT_EQ(message("\xc3\""), other + "\\\"") << "the quote is no part of it";
+    EXPECT_EQ(message("\xe2\x82"), other + other);
+    EXPECT_EQ(message("\xc0\xaf"), other + other) << "longer than need be";
+    EXPECT_EQ(message("\xed\xa0\x80"), other + other + other) << "a surrogate";
+    EXPECT_EQ(message("\xf4\x90\x80\x80"), other + other + other + other) << "beyond the last character";
+    EXPECT_EQ(message(std::string_view("\0", 1)), "\\u0000");
+}
+
+TEST(ConfigLogForm, TheJournalIsKnownByItsDeviceAndInode) {
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    struct stat found {};
+    ASSERT_EQ(::fstat(ends[1], &found), 0);
+    const auto stream = std::to_string(found.st_dev) + ":" + std::to_string(found.st_ino);
+    EXPECT_TRUE(log::is_journal(ends[1], stream.c_str()));
+    for (const std::string& other : {std::string(), stream + "1", "1" + stream, std::string("8:1")})
+        EXPECT_FALSE(log::is_journal(ends[1], other.c_str())) << other;
+    EXPECT_FALSE(log::is_journal(ends[1], nullptr));
+    ::close(ends[0]);
+    ::close(ends[1]);
+    EXPECT_FALSE(log::is_journal(ends[1], stream.c_str()));
+}
+
+TEST_F(ConfigLogFile, JsonGoesThroughToTheFile) {
+    const std::string file = folder_ + "/json";
+    ASSERT_EQ(log::open(log::Level::info, file, log::Form::json), "");
+    log::info("one \"\n\xff");
+    const auto lines = text(file);
+    EXPECT_EQ(lines.find("{\"time\":\""), 0U) << lines;
+    EXPECT_NE(lines.find(R"("pid":)" + std::to_string(::getpid())), std::string::npos) << lines;
+    EXPECT_NE(lines.find("one \\\"\\\\n\xef\xbf\xbd\"}\n"), std::string::npos) << lines;
+}
+
+TEST_F(ConfigLogFile, AFullFileIsPutAside) {
+    const std::string path = folder_ + "/log";
+    const log::LogFile::Clock::time_point now{std::chrono::hours(1)};
+    log::LogFile file(path, 10);
+    file.write("0123456789\n", now);
+    EXPECT_EQ(text(path), "0123456789\n");
+    file.write("next\n", now);
+    EXPECT_EQ(text(path + ".1"), "0123456789\n");
+    EXPECT_EQ(text(path), "next\n");
+    file.write("and more of it\n", now);
+    file.write("still\n", now);
+    EXPECT_EQ(text(path), "next\nand more of it\nstill\n") << "at most once a second";
+    file.write("later\n", now + std::chrono::seconds(1));
+    EXPECT_EQ(text(path + ".1"), "next\nand more of it\nstill\n");
+    EXPECT_EQ(text(path), "later\n");
+}
+
+// As a supervisor and its daemon do.
+TEST_F(ConfigLogFile, OfTwoProcessesOnePutsItAside) {
+    const std::string path = folder_ + "/log";
+    const log::LogFile::Clock::time_point now{std::chrono::hours(1)};
+    log::LogFile one(path, 10), other(path, 10);
+    one.write("0123456789\n", now);
+    other.write("x\n", now);  // sees that it is full
+    one.write("y\n", now);    // is told so by its own count, and finds it gone
+    EXPECT_EQ(text(path + ".1"), "0123456789\n");
+    EXPECT_EQ(text(path), "x\ny\n");
+}
+
+TEST_F(ConfigLogFile, FollowsWhoMovesItsFileAway) {
+    const std::string path = folder_ + "/log";
+    const log::LogFile::Clock::time_point now{std::chrono::hours(1)};
+    log::LogFile file(path, 0);
+    file.write("one\n", now);
+    std::filesystem::rename(path, path + "-old");
+    file.write("two\n", now);
+    file.write("three\n", now + std::chrono::seconds(1));
+    EXPECT_EQ(text(path + "-old"), "one\ntwo\n");
+    EXPECT_EQ(text(path), "three\n");
+    std::filesystem::remove_all(path);
+    std::filesystem::create_directory(path);  // cannot be written: what was open stays
+    file.write("four\n", now + std::chrono::seconds(2));
+    std::filesystem::remove_all(path);
+    file.write("five\n", now + std::chrono::seconds(3));
+    EXPECT_EQ(text(path), "five\n");
+}
+
+TEST_F(ConfigLogFile, StandardErrorFollows) {
+    const std::string path = folder_ + "/log";
+    const log::LogFile::Clock::time_point now{std::chrono::hours(1)};
+    log::LogFile file(path, 4);
+    const int before = ::dup(STDERR_FILENO);
+    const int into = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+    ::dup2(into, STDERR_FILENO);
+    file.write("full\n", now);
+    file.write("next\n", now);
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, "said\n", 5);
+    ::dup2(before, STDERR_FILENO);
+    ::close(before);
+    ::close(into);
+    EXPECT_EQ(text(path), "next\nsaid\n");
+}
+
+TEST_F(ConfigLogFile, WhatIsNoFileIsNeverPutAside) {
+    const log::LogFile::Clock::time_point now{std::chrono::hours(1)};
+    const std::string path = folder_ + "/log", target = folder_ + "/target";
+    std::filesystem::create_symlink(target, path);
+    log::LogFile file(path, 4);
+    for (int second = 0; second < 3; ++second) file.write("line\n", now + std::chrono::seconds(second));
+    EXPECT_EQ(text(target), "line\nline\nline\n");
+    EXPECT_TRUE(std::filesystem::is_symlink(path));
+    EXPECT_FALSE(std::filesystem::exists(path + ".1"));
 }
 
 }  // namespace

@@ -78,7 +78,8 @@ TEST(TakeoverRequest, WhatLastsMustNotChange) {
     for (const std::string text :
          {"metadata.ttl: 5s", "allow_other: true", "allow_suid: true", "supervisor: false",
           "restart.limit: 7", "nvme.path: /nvme", "index.path: /nvme", "s3.endpoint: http://x", "s3.uid: 77",
-          "s3.gid: 77", "s3.file_mode: 0400", "s3.directory_mode: 0500", "log.file: /y.log"}) {
+          "s3.gid: 77", "s3.file_mode: 0400", "s3.directory_mode: 0500", "log.file: /y.log",
+          "log.format: json"}) {
         const auto settings = with(text + "\n");
         ASSERT_FALSE(settings) << text;
         EXPECT_EQ(settings.error().code, EINVAL);
