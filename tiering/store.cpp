@@ -229,7 +229,7 @@ bool TieredStore::read_from_ram(const UnitLayout& layout, const ContentId& id, s
     return true;
 }
 
-TieredStore::Came TieredStore::account(const ReadReply& reply, Dataset& dataset) {
+TieredStore::Came TieredStore::account(ReadReply& reply, Dataset& dataset) {
     std::uint64_t total = 0, fresh[2] = {0, 0};
     for (std::size_t i = 0; i < reply.pieces.size(); ++i) {
         const auto piece = reply.pieces[i];
@@ -246,6 +246,8 @@ TieredStore::Came TieredStore::account(const ReadReply& reply, Dataset& dataset)
         fresh[buffer.source == ArenaBuffer::Source::nvme ? 1 : 0] += taken;
         if (buffer.fetched_ahead && taken != 0) add(reads_.mine().prefetched_used, taken);
     }
+    reply.origin_bytes = fresh[0];
+    reply.nvme_bytes = fresh[1];
     Reads& reads = reads_.mine();
     add(reads.bytes, total);
     dataset.read.add(total);

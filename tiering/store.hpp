@@ -29,6 +29,8 @@ class NvmeTier;
 struct ReadReply {
     std::vector<std::span<const std::byte>> pieces;
     std::vector<BufferPtr> owners;
+    /// How many of them StoreStats counted as the tier's; the rest is RAM's.
+    std::uint64_t nvme_bytes = 0, origin_bytes = 0;
 };
 
 /// A whole object in a file of its own, at its own offsets. While `pin` lives the file is neither evicted nor

@@ -16,6 +16,7 @@ constexpr const char* kUsage =
     "       tierfs status MOUNTPOINT [--json]\n"
     "       tierfs top MOUNTPOINT [--once | --batch] [--interval SECONDS]\n"
     "       tierfs doctor MOUNTPOINT [--seconds N] [--json]\n"
+    "       tierfs trace MOUNTPOINT [--seconds N] [--limit N] [--json | --order] [-o FILE]\n"
     "       tierfs umount MOUNTPOINT [--lazy]\n"
     "       tierfs reload MOUNTPOINT [--json]\n"
     "       tierfs warm PATH... [-f LIST] [--wait] [--json]\n"
@@ -93,6 +94,7 @@ int run_command_line(int argc, char** argv) {
     if (first == "status") return status_command(rest);
     if (first == "top") return top_command(rest);
     if (first == "doctor") return doctor_command(rest);
+    if (first == "trace") return trace_command(rest);
     if (first == "reload") return reload_command(rest);
     if (first == "--take-over" && !rest.empty())  // by a supervisor alone
         return run_standby(std::atoi(rest.front().c_str()), process_environment());

@@ -16,6 +16,7 @@ int mount_command(const std::vector<std::string>& arguments);
 int mount_helper(const std::vector<std::string>& arguments);
 int status_command(const std::vector<std::string>& arguments);
 int top_command(const std::vector<std::string>& arguments);
+int trace_command(const std::vector<std::string>& arguments);
 int doctor_command(const std::vector<std::string>& arguments);
 int reload_command(const std::vector<std::string>& arguments);
 int umount_command(const std::vector<std::string>& arguments);

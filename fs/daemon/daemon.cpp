@@ -12,6 +12,7 @@
 
 #include "config/log.hpp"
 #include "fs/metrics/metrics.hpp"
+#include "fs/trace/trace_wire.hpp"
 #include "tiering/object.hpp"
 
 namespace tierfs {
@@ -304,9 +305,15 @@ Result<nlohmann::json> Daemon::command(const std::string& name, const nlohmann::
     if (name == "sample") return sample_json(status());
     if (name == "class") return set_class(request);
     if (name == "reload") return reload();
+    if (name.starts_with("trace-")) return trace(name, request);
     auto answer = jobs_->command(name, request);
     if (answer || answer.error().code != ENOSYS) return answer;
     return fail(EINVAL, "this version of the mount does not know the command \"" + name + "\"");
+}
+
+Result<nlohmann::json> Daemon::trace(const std::string& name, const nlohmann::json& request) {
+    if (live_) return fail(ENOTSUP, "the mount is writable: only read-only mounts can be traced");
+    return answer_trace(operations_->trace(), name, request);
 }
 
 Result<nlohmann::json> Daemon::reload() const {
@@ -407,6 +414,8 @@ void Daemon::add_live(StatusInputs& in) {
 void Daemon::tick() {
     sample_memory();
     if (metrics_) metrics_->tick();
+    if (operations_ && operations_->trace().tick(Trace::Clock::now()) != 0)
+        log::info("who traced reads has gone");
     if (nvme_) nvme_->relieve();
     if (store_) store_->tick(std::chrono::steady_clock::now());
     if (pin_keeper_) pin_keeper_->tick(PinKeeper::Clock::now());

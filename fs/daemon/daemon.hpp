@@ -113,6 +113,7 @@ class Daemon {
     Result<nlohmann::json> reload() const;
     Result<nlohmann::json> set_class(const nlohmann::json& request);
     void allow_passthrough(std::string against);
+    Result<nlohmann::json> trace(const std::string& name, const nlohmann::json& request);
     [[nodiscard]] SupervisorStatus supervisor_status() const;
     [[nodiscard]] SourceFileSystem source_file_system() const;
     StatusInputs status();

@@ -14,6 +14,7 @@
 #include "fs/names/namespace.hpp"
 #include "fs/operations/open_files.hpp"
 #include "fs/operations/profile.hpp"
+#include "fs/trace/trace.hpp"
 #include "tiering/store.hpp"
 
 namespace tierfs {
@@ -41,6 +42,7 @@ class Operations {
     [[nodiscard]] Store& store() const { return store_; }
     [[nodiscard]] MountProfile& profile() { return profile_; }
     [[nodiscard]] OpenFiles& open_files() { return open_files_; }
+    [[nodiscard]] Trace& trace() { return trace_; }
     [[nodiscard]] std::uint64_t pack_max_object() const { return pack_max_object_; }
 
   private:
@@ -48,6 +50,7 @@ class Operations {
     Store& store_;
     MountProfile profile_;
     OpenFiles open_files_;
+    Trace trace_;
     std::uint64_t pack_max_object_;
 };
 

@@ -29,8 +29,21 @@ OpenReply open_reply(const OpenFiles::Answer& answer) {
     return reply;
 }
 
+// The last that is heard of such a file: the kernel reads it by itself.
+void trace_passthrough(Operations& operations, uid_t uid, const std::shared_ptr<const ObjectRef>& object) {
+    if (!operations.trace().is_on()) return;
+    TraceEvent event;
+    event.kind = TraceEvent::Kind::passthrough;
+    event.time = std::chrono::system_clock::now();
+    event.reader = look_up_reader(Session::current().asker, uid);
+    event.object = object;
+    event.length = object->size;
+    operations.trace().add(event);
+}
+
 void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     auto& operations = Session::user_of<Operations>(raw);
+    const auto uid = ::fuse_req_ctx(raw)->uid;
     Request request(raw);  // before the index and the cache's disk are asked: they may stall
     if ((file->flags & O_ACCMODE) != O_RDONLY) return request.error(EROFS);
     auto& names = operations.names();
@@ -43,6 +56,7 @@ void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
         Session::current().unique);
     if (answer.mode == OpenFiles::Mode::no_opens) return request.error(ENOSYS);  // no further one is sent
     if (answer.mode == OpenFiles::Mode::too_many) return request.error(ENFILE);
+    if (answer.mode == OpenFiles::Mode::passthrough) trace_passthrough(operations, uid, *object);
     if (!request.opened(open_reply(answer))) files.close(node, answer.handle());
 }
 
@@ -80,14 +94,18 @@ void read_failed(Operations& operations, Request& request, NodeId node, const Ob
 
 void read_file(fuse_req_t raw, fuse_ino_t node, size_t size, off_t offset, fuse_file_info* /*file*/) {
     auto& operations = Session::user_of<Operations>(raw);
+    const auto uid = ::fuse_req_ctx(raw)->uid;
     auto request = std::make_shared<Request>(raw);  // before the index is asked: its disk may stall
     auto object = operations.names().object(node);
     if (!object || offset < 0) return request->error(object ? EINVAL : object.error().code);
     auto reference = *object;
     request->is_about(Subject{{}, reference});
+    const auto traced = TracedRead::begin(operations.trace(), reference, Session::current().asker, uid,
+                                          static_cast<std::uint64_t>(offset));
     operations.store().read(std::move(*object), static_cast<std::uint64_t>(offset),
                             static_cast<std::uint32_t>(size),
-                            [request, &operations, node, reference](Result<ReadReply> reply) {
+                            [request, &operations, node, reference, traced](Result<ReadReply> reply) {
+                                if (traced) traced->answered(reply);
                                 if (reply) return reply_pieces(*request, *reply);
                                 read_failed(operations, *request, node, *reference, reply.error());
                             });
