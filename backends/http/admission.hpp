@@ -38,9 +38,8 @@ class Window {
     Clock::time_point next_cut_{};
 };
 
-/// Queues of T by priority, first in first out, and the count of what runs. Bulk work may not take the whole
-/// window (prefetch: 7/8 of it, fill: 3/4), so that a reader who waits finds a connection free. Not
-/// thread-safe.
+/// Queues of T by priority, first in first out, and the count of what runs. Prefetch and fill may not take
+/// the whole window (7/8 of it), so that a reader who waits finds a connection free. Not thread-safe.
 template <typename T>
 class AdmissionQueue {
   public:
@@ -90,7 +89,7 @@ class AdmissionQueue {
     [[nodiscard]] unsigned share(Priority priority) const {
         const unsigned all = window_.size();
         if (priority == Priority::demand) return all;
-        return std::max(1U, priority == Priority::prefetch ? all - all / 8 : all - all / 4);
+        return std::max(1U, all - all / 8);
     }
 
   private:

@@ -22,12 +22,19 @@ Reactor::Reactor(Dispatcher& dispatcher, WireOptions options, unsigned idle_conn
     if (multi_ == nullptr) throw std::runtime_error("libcurl: cannot make a multi handle");
     curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, static_cast<long>(std::max(1U, idle_connections)));
     curl_multi_setopt(multi_, CURLMOPT_PIPELINING, static_cast<long>(CURLPIPE_NOTHING));
+    try {
+        events_.emplace(multi_);
+    } catch (...) {
+        curl_multi_cleanup(multi_);
+        throw;
+    }
     thread_ = std::thread([this] { run(); });
 }
 
 Reactor::~Reactor() {
     stop();
     for (void* easy : idle_easy_) curl_easy_cleanup(easy);
+    events_.reset();
     curl_multi_cleanup(multi_);
 }
 
@@ -54,7 +61,7 @@ bool Reactor::post_timer(Clock::time_point when, Timer& timer) {
 
 void Reactor::wake() {
     // The thread itself looks into its inbox before it sleeps.
-    if (std::this_thread::get_id() != id_.load()) curl_multi_wakeup(multi_);
+    if (std::this_thread::get_id() != id_.load()) events_->wake();
 }
 
 void Reactor::stop() {
@@ -64,21 +71,20 @@ void Reactor::stop() {
     }
     TIERFS_SYNC_POINT("http.reactor.stopping");
     if (!thread_.joinable()) return;
-    curl_multi_wakeup(multi_);
+    events_->wake();
     thread_.join();
 }
 
 void Reactor::run() {
     id_.store(std::this_thread::get_id());
     while (take_inbox()) {
-        int running = 0;
-        curl_multi_perform(multi_, &running);
+        events_->run_due();
         reap();
         const auto now = Clock::now();
         if (now >= next_scan_) cut_overdue(now);
         run_timers(now);
-        const int timeout = poll_timeout(Clock::now());
-        if (timeout > 0) curl_multi_poll(multi_, nullptr, 0, timeout, nullptr);
+        events_->wait(longest_wait(Clock::now()));
+        reap();
     }
     cancel_all();
 }
@@ -199,11 +205,12 @@ void Reactor::run_timers(Clock::time_point now) {
     }
 }
 
-int Reactor::poll_timeout(Clock::time_point now) {
-    if (!ready_.empty()) return 0;
+std::chrono::milliseconds Reactor::longest_wait(Clock::time_point now) {
+    constexpr std::chrono::milliseconds kNone{0};
+    if (!ready_.empty()) return kNone;
     {
         const MutexLock lock(mutex_);
-        if (!inbox_.empty() || !new_timers_.empty()) return 0;
+        if (!inbox_.empty() || !new_timers_.empty()) return kNone;
     }
     Clock::duration wait = kLongestPoll;
     if (!active_.empty() || dispatcher_.has_waiting())
@@ -211,7 +218,7 @@ int Reactor::poll_timeout(Clock::time_point now) {
             std::min<Clock::duration>(wait, std::max<Clock::duration>(next_scan_ - now, kScanInterval / 10));
     if (!timers_.empty())
         wait = std::min(wait, std::max(timers_.begin()->first - now, Clock::duration::zero()));
-    return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(wait).count());
+    return std::chrono::ceil<std::chrono::milliseconds>(wait);
 }
 
 void Reactor::cancel_all() {

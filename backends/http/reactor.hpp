@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <map>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 
+#include "backends/http/socket_events.hpp"
 #include "backends/http/transfer.hpp"
 #include "config/mutex.hpp"
 
@@ -54,7 +56,7 @@ class Reactor {
     void end(Transfer* transfer);
     void cut_overdue(Clock::time_point now);
     void run_timers(Clock::time_point now);
-    [[nodiscard]] int poll_timeout(Clock::time_point now) TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] std::chrono::milliseconds longest_wait(Clock::time_point now) TIERFS_EXCLUDES(mutex_);
     void cancel_all() TIERFS_EXCLUDES(mutex_);
     void* take_easy();
     void recycle_easy(void* easy);
@@ -62,6 +64,7 @@ class Reactor {
     Dispatcher& dispatcher_;
     const WireOptions options_;
     void* multi_ = nullptr;
+    std::optional<SocketEvents> events_;
 
     Mutex mutex_;
     bool stopping_ TIERFS_GUARDED_BY(mutex_) = false;
