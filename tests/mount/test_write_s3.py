@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import json
 import os
 import signal
 import stat
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness import data, processes
+from harness.servers import ACCESS_KEY, SECRET_KEY
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "conformance"))
 import fsx  # noqa: E402  pylint: disable=wrong-import-position
@@ -36,6 +38,14 @@ def error_of(call, *arguments, **named):
     with pytest.raises(OSError) as caught:
         call(*arguments, **named)
     return caught.value.errno
+
+
+def raises(call, *arguments):
+    try:
+        call(*arguments)
+    except OSError:
+        return True
+    return False
 
 
 def body(bucket, key):
@@ -288,6 +298,67 @@ def test_refused_upload_is_told_and_tried_again(rgw_bucket, show):
     os.close(handle)
     assert body(rgw_bucket, "file") == b"new bytes"
     assert m.status()["writes"]["dirty_bytes"] == 0
+
+
+def test_bucket_that_refuses_writes(rgw_bucket, show):
+    """A policy of the bucket says no: an error of the call, the object as it was, and no remount once it says yes."""
+    rgw_bucket.put("file", b"old")
+    m = show()
+    resource = f"arn:aws:s3:::{rgw_bucket.name}/*"
+    rgw_bucket.server.client.put_bucket_policy(Bucket=rgw_bucket.name, Policy=json.dumps({
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": resource}]}))
+    try:
+        small, large = (os.open(m.path / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for name in ("file", "large"))
+        os.write(small, b"new bytes")
+        assert error_of(os.fsync, small) == errno.EACCES
+        seen = []
+        for call in [lambda: os.write(large, bytes(PART))] * 3 + [lambda: os.close(large)]:
+            try:
+                call()
+            except OSError as error:
+                seen.append(error.errno)
+        assert set(seen) == {errno.EACCES}, seen
+        assert m.status()["writes"]["errors"] >= 2
+        assert body(rgw_bucket, "file") == b"old" and keys(rgw_bucket) == ["file"]
+    finally:
+        rgw_bucket.server.client.delete_bucket_policy(Bucket=rgw_bucket.name)
+    os.close(small)  # what could not be sent is sent
+    assert body(rgw_bucket, "file") == b"new bytes"
+    (m.path / "large").write_bytes(b"another")
+    assert body(rgw_bucket, "large") == b"another" and uploads(rgw_bucket) == []
+
+
+def test_credentials_that_expire_in_the_middle(rgw_bucket, mount, folder):
+    """Who gives them is away for a while: an error of fsync, nothing lost, and no remount when there are new ones."""
+    lifetime = 6 * processes.SLOWNESS
+    helper, there = folder / "credentials", folder / "there"
+    there.write_text("")
+    helper.write_text(f"#!/bin/sh\n[ -e {there} ] || exit 1\n" + """echo '{"Version": 1, "AccessKeyId": "%s",'""" % ACCESS_KEY +
+                      """' "SecretAccessKey": "%s", "Expiration": "'""" % SECRET_KEY +
+                      f"$(date -u -d '+{lifetime} sec' +%FT%TZ)" + """'"}'\n""")
+    helper.chmod(0o700)
+    profile = folder / "aws"
+    profile.write_text(f"[default]\ncredential_process = {helper}\n")
+    rgw_bucket.put("file", b"old")
+    m = mount(rgw_bucket.source(), rgw_bucket.options({"rw": None}),
+              env={"AWS_CONFIG_FILE": str(profile), "AWS_SHARED_CREDENTIALS_FILE": str(profile)})
+    expected = data.content("large", 2 * PART + 5)
+    small, large = (os.open(m.path / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for name in ("file", "large"))
+    os.write(large, expected[:PART])
+    there.unlink()
+    time.sleep(lifetime + 1)
+    os.write(small, b"new bytes")
+    assert error_of(os.fsync, small) == errno.EACCES
+    assert m.status()["writes"]["errors"] >= 1 and body(rgw_bucket, "file") == b"old"
+    there.write_text("")
+    processes.wait_until(lambda: not raises(os.fsync, small), timeout=60, what="new credentials are taken")
+    assert body(rgw_bucket, "file") == b"new bytes"
+    os.close(small)
+    for place in range(PART, len(expected), PART):
+        os.write(large, expected[place:place + PART])
+    os.close(large)
+    data.expect_same(body(rgw_bucket, "large"), expected, "the upload that had begun before")
 
 
 @pytest.mark.parametrize("point", ["open", "write", "read", "truncate"])
