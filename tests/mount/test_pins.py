@@ -115,7 +115,7 @@ def test_too_large_a_pin_is_refused_whole(start, nginx_bucket, files):
 def test_a_changed_object_stays_pinned(start, nginx_bucket, files):
     m = start({"metadata.ttl": "0s"})
     assert tierfs("pin", m.path / "keep", "--wait").returncode == 0
-    changed = data.content("changed", SIZE)
+    changed = data.content("changed", SIZE - 1)  # nginx gives the same ETag to another of this size and second
     nginx_bucket.put_all({"keep/small/f0007.bin": changed})
     data.expect_same(data.read_cold(m.path / "keep/small/f0007.bin"), changed, "changed")
     written(m)

@@ -331,7 +331,7 @@ def test_bucket_that_refuses_writes(rgw_bucket, show):
 
 def test_credentials_that_expire_in_the_middle(rgw_bucket, mount, folder):
     """Who gives them is away for a while: an error of fsync, nothing lost, and no remount when there are new ones."""
-    lifetime = 6 * processes.SLOWNESS
+    lifetime = 4 + 2 * int(processes.SLOWNESS)
     helper, there = folder / "credentials", folder / "there"
     there.write_text("")
     helper.write_text(f"#!/bin/sh\n[ -e {there} ] || exit 1\n" + """echo '{"Version": 1, "AccessKeyId": "%s",'""" % ACCESS_KEY +

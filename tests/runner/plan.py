@@ -35,7 +35,7 @@ def all_suites(options, pattern):
         Unit("asan", 365 * times, pattern, ASAN, options.full),
         Bench("asan", 270 * times, pattern, 3, options.full),
         Stage("asan", 240 * times, pattern, 3, options.full),
-        Mounts("asan", 1230 * times, pattern, "not release_only", 3, options.full),
+        Mounts("asan", 1380 * times, pattern, "not release_only", 3, options.full),
         Fuzz(options.full, options.jobs, ASAN),
         # With AddressSanitizer: what a broken reply or a request that is cut leaves behind is memory used too late, which
         # the release build hides; and the time goes into waiting for deadlines, not into the daemon.
