@@ -40,7 +40,7 @@ def all_suites(options, pattern):
         # With AddressSanitizer: what a broken reply or a request that is cut leaves behind is memory used too late, which
         # the release build hides; and the time goes into waiting for deadlines, not into the daemon.
         Matrix("asan", 180 * times, 3, options.full),
-        Faults("fault-points", "points", "asan", 150 * times, 3, options.full),
+        Faults("fault-points", "points", "asan", 220 * times, 3, options.full),
         Faults("stale-cache", "stale", "asan", 120 * times, 3, options.full),
         Faults("crash", "crash", "asan", 240 * times, 3, options.full),
         Tidy(options.full, options.jobs),
