@@ -58,6 +58,9 @@ struct Settings {
     std::vector<DatasetRule> datasets;  ///< datasets, of the YAML file alone; first match wins
 
     std::string pack;  ///< pack: where a pack of the source is, a SOURCE itself; empty: none
+    std::string pack_staleness = "trust";  ///< pack.staleness: trust, list, check
+
+    bool writes_exclusive = false;  ///< writes.exclusive: of buckets, a lost update is an error
 
     std::string fill_shard;  ///< fill.shard: "I/N", this node reads that share of the files; empty: not known
 

@@ -102,7 +102,7 @@ TEST(ConfigLogForm, JsonLinesAreValidForAnyBytes) {
     };
     EXPECT_EQ(line("a \"b\" \\ \n\x01"),
               R"({"time":"2000-02-29T00:00:00.000042Z","level":"warning","pid":77,)"
-              R"("message":"a \"b\" \\ \u000a\u0001"})");
+              R"("message":"a \"b\" \\ \n\u0001"})");
     const auto message = [&](std::string_view text) {
         const auto whole = line(text);
         const auto begin = whole.find("message\":\"") + 10;
@@ -115,7 +115,7 @@ TEST(ConfigLogForm, JsonLinesAreValidForAnyBytes) {
     EXPECT_EQ(message("\xff"), other);
     EXPECT_EQ(message("\xc3"), other) << "cut off";
     EXPECT_EQ(message("\xc3\""), other + "\\\"") << "the quote is no part of it";
-    EXPECT_EQ(message("\xe2\x82"), other + other);
+    EXPECT_EQ(message("\xe2\x82"), other) << "one character, cut off";
     EXPECT_EQ(message("\xc0\xaf"), other + other) << "longer than need be";
     EXPECT_EQ(message("\xed\xa0\x80"), other + other + other) << "a surrogate";
     EXPECT_EQ(message("\xf4\x90\x80\x80"), other + other + other + other) << "beyond the last character";
