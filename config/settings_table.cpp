@@ -3,20 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
-#include <limits>
 #include <numeric>
 
-#include "config/listen_address.hpp"
 #include "config/units.hpp"
 
 namespace tierfs::settings {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20, kGiB = 1 << 30;
-constexpr std::uint64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
-constexpr std::uint64_t kMostTime = kMostBytes;  // kForever
-constexpr std::uint64_t kMostId = 0xfffffffe;    // (uid_t)-1 means "no change" to the kernel
+constexpr std::uint64_t kMostTime = kLargestSize;  // kForever
+constexpr std::uint64_t kMostId = 0xfffffffe;      // (uid_t)-1 means "no change" to the kernel
 
 using S = Settings;
 
@@ -60,11 +56,11 @@ std::vector<Key> make_table() {
         {"metadata.ttl", Kind::duration, &S::metadata_ttl,
          "How long names and attributes are trusted; forever for datasets that never change.", 0, kMostTime},
         {"memory.limit", Kind::size, &S::memory_limit,
-         "Memory of the whole process; auto: 25 % of the cgroup's limit, at most 8G.", 96 * kMiB, kMostBytes,
-         false, true},
+         "Memory of the whole process; auto: 25 % of the cgroup's limit, at most 8G.", 96 * kMiB,
+         kLargestSize, false, true},
         {"ram.limit", Kind::size, &S::ram_limit,
          "The RAM tier's part of memory.limit; 0: no RAM tier; auto: what memory.limit leaves.", 0,
-         kMostBytes, false, true},
+         kLargestSize, false, true},
         {"nvme.path", Kind::paths, &S::nvme_path,
          "Folder on a local device for the NVMe tier, or several, each on a device of its own; empty: no "
          "NVMe "
@@ -73,11 +69,11 @@ std::vector<Key> make_table() {
          "Bytes that the NVMe tier may take, its index apart, on all devices together: divided by the space "
          "that each has for it; 0 or auto: 80 % of the free space at start. An object larger than half of "
          "a device's part is not kept there.",
-         16 * kMiB, kMostBytes, true, true},
+         16 * kMiB, kLargestSize, true, true},
         {"nvme.keep_free", Kind::size, &S::nvme_keep_free,
          "Bytes of each device's file system that stay free for others: while they fill it, the tier gives "
          "way, and comes back when they go.",
-         0, kMostBytes},
+         0, kLargestSize},
         {"nvme.codec",
          Kind::choice,
          &S::nvme_codec,
@@ -93,7 +89,7 @@ std::vector<Key> make_table() {
          "Bytes that `tierfs pin` may hold in the tiers for good; 0 or auto: three quarters of the NVMe "
          "tier, "
          "or of RAM where there is none; at most 15 of 16 parts.",
-         1, kMostBytes, true, true},
+         1, kLargestSize, true, true},
         {"verify",
          Kind::choice,
          &S::verify,
@@ -215,7 +211,7 @@ std::vector<Key> make_table() {
          {"text", "json"}},
         {"log.max_size", Kind::size, &S::log_max_size,
          "Bytes after which log.file is put aside as FILE.1, over the one before; 0: never.", 4096,
-         kMostBytes, true},
+         kLargestSize, true},
     };
 }
 
@@ -233,145 +229,6 @@ std::size_t distance(std::string_view a, std::string_view b) {
         }
     }
     return row[b.size()];
-}
-
-std::string octal(std::uint64_t value) {
-    std::string digits;
-    for (; value != 0; value /= 8) digits.insert(digits.begin(), static_cast<char>('0' + value % 8));
-    return "0" + digits;
-}
-
-std::chrono::milliseconds period(std::uint64_t count) {
-    return std::chrono::milliseconds{static_cast<std::int64_t>(count)};
-}
-
-std::string number_text(const Key& key, std::uint64_t value) {
-    if (key.kind == Kind::size) return format_size_exact(value);
-    if (key.kind == Kind::octal) return octal(value);
-    if (key.kind == Kind::duration) return format_duration(period(value));
-    return std::to_string(value);
-}
-
-/// A number of the key's kind, its range not yet looked at.
-std::optional<std::uint64_t> number(const Key& key, std::string_view text) {
-    if (key.kind == Kind::size) {
-        const auto value = parse_size(text);
-        return value ? std::optional(*value) : std::nullopt;
-    }
-    if (key.kind == Kind::duration) {
-        const auto value = parse_duration(text);
-        return value ? std::optional(static_cast<std::uint64_t>(value->count())) : std::nullopt;
-    }
-    if (key.kind == Kind::octal && text.starts_with("0o")) text.remove_prefix(2);
-    std::uint64_t value = 0;
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), value, key.kind == Kind::octal ? 8 : 10);
-    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return value;
-}
-
-std::optional<bool> flag(std::string_view text) {
-    if (text == "true" || text == "yes" || text == "on") return true;
-    if (text == "false" || text == "no" || text == "off") return false;
-    return std::nullopt;
-}
-
-bool has_control(std::string_view text) {
-    return std::any_of(text.begin(), text.end(),
-                       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
-}
-
-std::string refused(const Key& key, std::string_view text) {
-    // What is wrong in a URL may be a password in it.
-    const std::string found = key.kind == Kind::url ? "another value" : shown(text);
-    return std::string(key.name) + ": found " + found + "; allowed: " + allowed(key);
-}
-
-/// Absolute paths, none of them another one or inside it, as far as their text tells.
-bool are_apart(const std::vector<std::string>& paths) {
-    for (const std::string& path : paths) {
-        if (!path.starts_with('/')) return false;
-        for (const std::string& other : paths) {
-            if (&path != &other && is_path_within(path, other)) return false;
-        }
-    }
-    return true;
-}
-
-/// Whether a string may stand for the key.
-bool fits(const Key& key, std::string_view text) {
-    if (has_control(text)) return false;
-    if (key.kind == Kind::choice)
-        return std::find(key.choices.begin(), key.choices.end(), text) != key.choices.end();
-    if (text.empty() || key.kind == Kind::text) return true;
-    if (key.kind == Kind::address) return parse_listen_address(text).has_value();
-    if (key.kind == Kind::path) return text[0] == '/';
-    if (key.kind == Kind::paths) return are_apart(split_paths(text));
-    const std::size_t scheme = text.starts_with("https://") ? 8 : text.starts_with("http://") ? 7 : 0;
-    return scheme != 0 && text.size() > scheme && text.find_first_of("@ ?#") == std::string_view::npos;
-}
-
-template <typename Value>
-void copy_member(Value Settings::*member, Settings& to, const Settings& from) {
-    to.*member = from.*member;
-}
-
-std::string_view profile_text(Profile profile) {
-    return profile == Profile::small ? "small" : profile == Profile::large ? "large" : "auto";
-}
-
-std::string_view addressing_text(AddressingStyle style) {
-    return style == AddressingStyle::path           ? "path"
-           : style == AddressingStyle::virtual_host ? "virtual"
-                                                    : "auto";
-}
-
-std::optional<std::string> set_flag(Settings& settings, const Key& key, std::string_view text) {
-    const auto value = flag(text);
-    if (!value) return refused(key, text);
-    settings.*std::get<bool Settings::*>(key.member) = *value;
-    return std::nullopt;
-}
-
-std::optional<std::string> set_number(Settings& settings, const Key& key, std::string_view text) {
-    const auto value = number(key, text);
-    if (!value || ((*value < key.min || *value > key.max) && !(key.zero && *value == 0)))
-        return refused(key, text);
-    if (auto* small = std::get_if<unsigned Settings::*>(&key.member))
-        settings.** small = static_cast<unsigned>(*value);
-    if (auto* large = std::get_if<std::uint64_t Settings::*>(&key.member)) settings.** large = *value;
-    if (auto* maybe = std::get_if<std::optional<std::uint64_t> Settings::*>(&key.member))
-        settings.** maybe = *value;
-    if (auto* time = std::get_if<std::chrono::milliseconds Settings::*>(&key.member))
-        settings.** time = period(*value);
-    return std::nullopt;
-}
-
-std::optional<std::string> set_string(Settings& settings, const Key& key, std::string_view text) {
-    if (!fits(key, text)) return refused(key, text);
-    if (key.name == "fill.shard" && !text.empty()) {
-        if (const auto share = parse_share(text); !share) return "fill.shard: " + share.error().message;
-    }
-    if (auto* string = std::get_if<std::string Settings::*>(&key.member))
-        settings.** string = std::string(text);
-    if (auto* profile = std::get_if<Profile Settings::*>(&key.member)) {
-        settings.** profile = text == "small"   ? Profile::small
-                              : text == "large" ? Profile::large
-                                                : Profile::automatic;
-    }
-    if (auto* style = std::get_if<AddressingStyle Settings::*>(&key.member)) {
-        settings.** style = text == "path"      ? AddressingStyle::path
-                            : text == "virtual" ? AddressingStyle::virtual_host
-                                                : AddressingStyle::automatic;
-    }
-    if (auto* dataset_class = std::get_if<DatasetClass Settings::*>(&key.member)) {
-        settings.** dataset_class = parse_dataset_class(text).value_or(DatasetClass::automatic);
-    }
-    if (auto* mode = std::get_if<NfsMode Settings::*>(&key.member))
-        settings.** mode = text == "hard" ? NfsMode::hard : NfsMode::soft;
-    if (auto* codec = std::get_if<Codec Settings::*>(&key.member))
-        settings.** codec = parse_codec(text).value_or(Codec::none);
-    return std::nullopt;
 }
 
 }  // namespace
@@ -410,103 +267,6 @@ Settings defaults() {
     settings.nfs_uid = geteuid();
     settings.nfs_gid = getegid();
     return settings;
-}
-
-std::string allowed(const Key& key) {
-    std::string out;
-    switch (key.kind) {
-        case Kind::flag:
-            return "true or false";
-        case Kind::text:
-            return "text without control characters";
-        case Kind::path:
-            return "an absolute path";
-        case Kind::paths:
-            return "absolute paths with ':' between them, none twice or inside another";
-        case Kind::url:
-            return "http://HOST[:PORT] or https://HOST[:PORT], without user, password and query";
-        case Kind::address:
-            return "a port of this machine alone, as 127.0.0.1:9464 or [::1]:9464, or the absolute path of a "
-                   "UNIX "
-                   "socket";
-        case Kind::choice:
-            for (const auto choice : key.choices) out += (out.empty() ? "" : ", ") + std::string(choice);
-            return out;
-        case Kind::size:
-            out = "a size";
-            break;
-        case Kind::duration:
-            out = "a duration";
-            break;
-        case Kind::count:
-            out = "a number";
-            break;
-        case Kind::octal:
-            out = "an octal number";
-            break;
-    }
-    const bool open_end = key.max == kMostBytes && key.kind == Kind::size;
-    out += " from " + number_text(key, key.min) + (open_end ? " on" : " to " + number_text(key, key.max));
-    if (key.zero) out += ", or 0";
-    if (key.automatic) out += ", or auto";
-    return out;
-}
-
-std::string value_text(const Key& key, const Settings& settings) {
-    return std::visit(
-        [&](auto member) -> std::string {
-            const auto& value = settings.*member;
-            using Value = std::decay_t<decltype(value)>;
-            if constexpr (std::is_same_v<Value, bool>)
-                return value ? "true" : "false";
-            else if constexpr (std::is_same_v<Value, std::string>)
-                return value;
-            else if constexpr (std::is_same_v<Value, Profile>)
-                return std::string(profile_text(value));
-            else if constexpr (std::is_same_v<Value, DatasetClass>)
-                return name_of(value);
-            else if constexpr (std::is_same_v<Value, Codec>)
-                return std::string(name_of(value));
-            else if constexpr (std::is_same_v<Value, NfsMode>)
-                return value == NfsMode::hard ? "hard" : "soft";
-            else if constexpr (std::is_same_v<Value, AddressingStyle>)
-                return std::string(addressing_text(value));
-            else if constexpr (std::is_same_v<Value, std::chrono::milliseconds>)
-                return format_duration(value);
-            else if constexpr (std::is_same_v<Value, std::optional<std::uint64_t>>)
-                return value ? number_text(key, *value) : "auto";
-            else
-                return number_text(key, value);
-        },
-        key.member);
-}
-
-std::optional<std::string> set(Settings& settings, const Key& key, std::string_view text) {
-    if (key.automatic && text == "auto") {
-        const Settings from = defaults();
-        std::visit([&](auto member) { copy_member(member, settings, from); }, key.member);
-        return std::nullopt;
-    }
-    switch (key.kind) {
-        case Kind::flag:
-            return set_flag(settings, key, text);
-        case Kind::size:
-        case Kind::duration:
-        case Kind::count:
-        case Kind::octal:
-            return set_number(settings, key, text);
-        default:
-            return set_string(settings, key, text);
-    }
-}
-
-std::string shown(std::string_view text) {
-    std::string out = "'";
-    for (const char c : text.substr(0, 80)) {
-        const auto byte = static_cast<unsigned char>(c);
-        out += byte < 0x20 || byte == 0x7f ? '?' : c;
-    }
-    return out + (text.size() > 80 ? "...'" : "'");
 }
 
 }  // namespace tierfs::settings

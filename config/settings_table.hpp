@@ -1,8 +1,9 @@
-// The one table of settings, and what reads a value by it. Internal to config/: settings.cpp,
-// settings_text.cpp and settings_yaml.cpp include it, nobody else.
+// The one table of settings, and what reads a value by it. Internal to config/: the files settings*.cpp
+// include it, nobody else.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,9 @@
 #include "config/settings.hpp"
 
 namespace tierfs::settings {
+
+/// No size is larger: off_t holds no more.
+constexpr std::uint64_t kLargestSize = std::numeric_limits<std::int64_t>::max();
 
 /// Where a key's value goes; the alternatives are the types that Settings has.
 using Member = std::variant<bool Settings::*, unsigned Settings::*, std::uint64_t Settings::*,

@@ -49,6 +49,7 @@ QUIET = {
     "channel.send:3": "the last words of processes that end",
     "channel.receive:3": "likewise",
     "control.accept": "the next turn accepts",
+    "control.receive:1": "the command asks once more",
     "control.receive:3": "the command had its answer",
     "credentials.open": "the other file has what is needed",
     "credentials.read": "likewise",
