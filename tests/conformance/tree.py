@@ -2,10 +2,12 @@
 """Random changes of a tree, made in a directory under test and in a native one (the oracle): each call must end alike in
 both, and both trees must be alike afterwards.
 
-    tests/conformance/tree.py DIR ORACLE [--steps N] [--seed S]
+    tests/conformance/tree.py DIR ORACLE [--steps N] [--seed S] [--lacks NAME,...]
 
-Both directories must be empty and support the same things (extended attributes, modes, owners): run it as root. Files get no
-set-user-ID bits: a mount clears them at each write, a native file system not when it is root who writes."""
+Both directories must be empty and support the same things (extended attributes, modes, owners) but for what DIR is said to
+lack: link, mkfifo, exchange, setxattr and so on (the steps below), folder_times (names that come and go change no time).
+Run it as root. Files get no set-user-ID bits: a mount clears them at each write, a native file system not when it is root who
+writes."""
 
 import argparse
 import ctypes
@@ -42,7 +44,7 @@ def attributes(found):
     return seen
 
 
-def snapshot(root):
+def snapshot(root, lacks=()):
     """path: everything about it, of a whole tree."""
     tree = {}
     for folder, folders, files in os.walk(root):
@@ -58,18 +60,18 @@ def snapshot(root):
             else:
                 seen.append({key: os.getxattr(path, key) for key in os.listxattr(path) if key.startswith("user.")})
                 # What goes through a FIFO stays in the kernel: the mount does not hear of it.
-                is_fifo = stat.S_ISFIFO(found.st_mode)
-                seen.append(found.st_mtime_ns if found.st_mtime_ns < 2_000_000_000 and not is_fifo else "now")
+                has_time = not stat.S_ISFIFO(found.st_mode) and not (stat.S_ISDIR(found.st_mode) and "folder_times" in lacks)
+                seen.append(found.st_mtime_ns if found.st_mtime_ns < 2_000_000_000 and has_time else "now")
             tree[os.path.relpath(path, root)] = seen
     return tree
 
 
 class Walker:
-    """Makes the same random calls in both places. `lacks`: names of calls that the file system has not."""
+    """Makes the same random calls in both places. `lacks`: what the file system has not, see above."""
 
     def __init__(self, tested, oracle, seed, lacks=()):
         self.roots = (str(tested), str(oracle))
-        self.chance = random.Random(seed)
+        self.chance, self.lacks = random.Random(seed), lacks
         self.renames = (0, 0, 0, NOREPLACE) + (() if "exchange" in lacks else (EXCHANGE,))
         self.open = []  # pairs of descriptors
         self.last = []
@@ -105,7 +107,7 @@ class Walker:
         self.compare()
 
     def compare(self):
-        ours, theirs = (snapshot(root) for root in self.roots)
+        ours, theirs = (snapshot(root, self.lacks) for root in self.roots)
         if ours == theirs:
             return
         for path in sorted(set(ours) | set(theirs)):
@@ -256,10 +258,11 @@ def main():
     parser.add_argument("oracle")
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--lacks", type=lambda text: text.split(","), default=(), metavar="NAME,...")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     os.umask(0o022)
-    walker = Walker(options.directory, options.oracle, options.seed)
+    walker = Walker(options.directory, options.oracle, options.seed, options.lacks)
     began = time.monotonic()
     try:
         walker.run(options.steps)

@@ -10,17 +10,11 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from harness import data, processes
 from harness.servers import ACCESS_KEY, SECRET_KEY
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "conformance"))
-import fsx  # noqa: E402  pylint: disable=wrong-import-position
-
-FULL = os.environ.get("TIERFS_TEST_FULL", "") == "1"
 
 PART = 8 << 20
 
@@ -158,6 +152,15 @@ def test_directory_stays_when_its_last_name_goes(rgw_bucket, show):
     assert os.listdir(m.path / "deep") == ["er"] and os.listdir(m.path / "deep/er") == []
 
 
+def test_times_of_a_directory(show):
+    m = show()
+    (m.path / "folder").mkdir()
+    os.utime(m.path / "folder", (1000, 1000))
+    (m.path / "folder/file").write_bytes(b"x")
+    os.unlink(m.path / "folder/file")
+    assert os.stat(m.path / "folder").st_mtime == 1000
+
+
 def test_prefix_that_is_not_there_yet(rgw_bucket, show):
     m = show("new/place")
     assert os.listdir(m.path) == []
@@ -265,6 +268,15 @@ def test_rename(rgw_bucket, show):
     assert len(keys(rgw_bucket, "to/d/e/f")) == 40
     assert error_of(os.rename, m.path / "to/d", m.path / "to/d/e/x") == errno.EINVAL
     assert error_of(os.rename, m.path / "b", m.path / "to") == errno.EISDIR
+
+
+def test_directory_that_replaces_an_empty_one_is_there_at_once(show):
+    m = show()
+    for name in ("from", "to"):
+        (m.path / name).mkdir()
+    (m.path / "from/file").write_bytes(b"x")
+    os.rename(m.path / "from", m.path / "to")
+    assert (m.path / "to/file").read_bytes() == b"x"
 
 
 def test_rename_flags(rgw_bucket, show):
@@ -387,20 +399,6 @@ def test_local_copy_that_fails(rgw_bucket, mount, point):
     assert body(rgw_bucket, "file") in (b"old", b"new bytes")
     (m.path / "file").write_bytes(b"works again")
     assert body(rgw_bucket, "file") == b"works again"
-
-
-@pytest.mark.release
-def test_files_against_a_model_in_memory(show, cache):
-    m = show(**cache)
-    exerciser = fsx.Exerciser(m.path, 1)
-    try:
-        exerciser.run(20_000 if FULL else 400, pauses=0, remounts=0)
-    except (fsx.Mismatch, OSError) as problem:
-        raise AssertionError("\n".join([*exerciser.last, str(problem)])) from problem
-    finally:
-        exerciser.close()
-    status = m.status()
-    assert status["writes"]["errors"] == 0 and status["reads"]["errors"] == 0
 
 
 def test_what_a_bucket_cannot(rgw_bucket, show):

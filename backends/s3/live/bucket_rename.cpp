@@ -65,6 +65,7 @@ Result<void> PosixBucket::rename(const PosixNode& from, const std::string& name,
 /// What is known of names, after the objects have moved.
 void PosixBucket::moved(const Move& move) {
     if (move.replaced.is_there()) unlinked(move.replaced_node, move.to_place, move.replaced);
+    known_.drop(move.to_place);
     numbers_.renamed(move.from_place, move.to_place);
     known_.put(move.from_place, Facts());
     if (!move.node) return;

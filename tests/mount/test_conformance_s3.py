@@ -1,0 +1,52 @@
+"""Random operations on a bucket that is mounted writable, against models (tests/conformance/)."""
+
+import pytest
+
+from test_conformance import FULL, SEED, fsx, tree
+
+LACKS = ("link", "mkfifo", "exchange", "folder_times")
+
+
+@pytest.fixture
+def show(rgw_bucket, mount):
+    """show(prefix, **options): the bucket, mounted writable."""
+    def start(**options):
+        return mount(rgw_bucket.source(), rgw_bucket.options({"rw": None, "metadata.ttl": "1h", **options}),
+                     env=rgw_bucket.env)
+    return start
+
+
+@pytest.mark.release
+def test_files_against_a_model_in_memory(show, cache):
+    m = show(**cache)
+
+    def remount():
+        m.umount()
+        m.start()
+
+    exerciser = fsx.Exerciser(m.path, SEED, remount=remount)
+    try:
+        exerciser.run(100_000 if FULL else 400, pauses=0, remounts=20 if FULL else 1)
+    except (fsx.Mismatch, OSError) as problem:
+        raise AssertionError("\n".join([f"seed {SEED}", *exerciser.last, str(problem)])) from problem
+    finally:
+        exerciser.close()
+    status = m.status()
+    assert status["writes"]["errors"] == 0 and status["reads"]["errors"] == 0
+
+
+@pytest.mark.release
+def test_tree_against_a_native_directory(show, folder):
+    """The last comparison is by a mount that knows nothing of what the first one did: of what is at the bucket."""
+    oracle = folder / "oracle"
+    oracle.mkdir()
+    m = show()
+    walker = tree.Walker(m.path, oracle, SEED, LACKS)
+    try:
+        walker.run(100_000 if FULL else 3000)
+    except (tree.Different, OSError) as problem:
+        raise AssertionError("\n".join([f"seed {SEED}", *walker.last, str(problem)])) from problem
+    finally:
+        walker.close()
+    m.umount()
+    tree.Walker(show().path, oracle, SEED, LACKS).compare()
