@@ -43,9 +43,9 @@ class Bench:
         self.stack.callback(thing.close)
         return thing
 
-    def start_server(self, kind, deadline):
+    def start_server(self, kind, deadline, **environment):
         self.server = self.keep(Server(kind, self.options.server_script, self.folder / kind, deadline,
-                                       self.options.ports))
+                                       self.options.ports, environment))
 
     def control(self, **settings):
         """Settings and counters of the look-alike, see tests/servers/nginx_s3.sh."""

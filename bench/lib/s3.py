@@ -16,7 +16,27 @@ def _digest(key, text):
 
 
 def signed_request(server, method, path, query="", body=b""):
-    """`query` is in canonical form already: sorted, each name with '='."""
+    """Status and body of the reply. `query` is in canonical form already: sorted, each name with '='."""
+    status, _, text = _answer(server, method, path, query, body)
+    return status, text
+
+
+def object_size(server, path):
+    """Bytes, by a HEAD; None: no such object."""
+    status, headers, _ = _answer(server, "HEAD", path)
+    if status not in (200, 404):
+        raise Failure(f"HEAD {server.endpoint}{path}: HTTP {status}")
+    return int(headers["Content-Length"]) if status == 200 else None
+
+
+def remove_object(server, path):
+    status, text = signed_request(server, "DELETE", path)
+    if status not in (200, 204, 404):
+        raise Failure(f"DELETE {server.endpoint}{path}: HTTP {status}: {text[:200]!r}")
+
+
+def _answer(server, method, path, query="", body=b""):
+    """Status, headers and body."""
     now = datetime.datetime.now(datetime.timezone.utc)
     stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
     host = urllib.parse.urlsplit(server.endpoint).netloc
@@ -38,9 +58,9 @@ def signed_request(server, method, path, query="", body=b""):
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=30) as reply:
-            return reply.status, reply.read()
+            return reply.status, reply.headers, reply.read()
     except urllib.error.HTTPError as error:
-        return error.code, error.read()
+        return error.code, error.headers, error.read()
     except OSError as error:
         raise Failure(f"{method} {url}: {error}") from None
 

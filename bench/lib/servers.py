@@ -21,13 +21,14 @@ class Server:
 
     access_key, secret_key = "tierfskey", "tierfssecret"
 
-    def __init__(self, kind, script, folder, deadline, first_port=FIRST_PORT):
+    def __init__(self, kind, script, folder, deadline, first_port=FIRST_PORT, environment=None):
         if not script.exists():
             raise Failure(f"{script}: not there; name the script that starts the server by --server-script")
         self.kind, self.script, self.folder = kind, script, folder
         self.port = first_port + SERVER_PORT
         self.endpoint = f"http://127.0.0.1:{self.port}"
-        environment = dict(os.environ, ACCESS_KEY=self.access_key, SECRET_KEY=self.secret_key)
+        environment = dict(os.environ, ACCESS_KEY=self.access_key, SECRET_KEY=self.secret_key,
+                           **(environment or {}))
         folder.mkdir(parents=True, exist_ok=True)
         try:
             run([script, "start", folder, self.port], deadline, environment, log=folder / "start.log")

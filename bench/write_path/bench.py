@@ -1,0 +1,105 @@
+"""What the steps share: the checkpoint's bytes, the server, disks, and who writes."""
+
+import contextlib
+import itertools
+import os
+import pathlib
+import sys
+
+from lib.bench import Bench
+from lib.datasets import BUCKET
+from lib.peers.place import Place
+from lib.peers.s3fs import WritableS3fs
+from lib.process import clean_environment, run
+from lib.s3 import make_bucket, remove_object
+
+WRITERS = pathlib.Path(__file__).resolve().parent / "writers.py"
+GIB = 1 << 30
+MEMORY_LIMIT = 1 << 30
+
+
+class WritePath(Bench):
+    """XFS caches/ (local copies of both mounts) and XFS files/ (native, and the origin of a mount)."""
+
+    def __init__(self, options):
+        super().__init__(options)
+        self.size = max(1, round(1024 * options.scale)) << 20
+        self.names = itertools.count(1)
+
+    def prepare(self, say):
+        deadline = self.begin()
+        self.source = self.folder / "source"
+        self.source.mkdir(exist_ok=True)
+        run([self.options.iobench, "gen", self.source, "--large", f"checkpoint:{self.size}"], deadline)
+        self.source /= "checkpoint"
+        self.caches = self.disk("caches", 4 * self.size + GIB, deadline)
+        if "directory" in self.options.only:
+            self.files = self.disk("files", 4 * self.size + GIB, deadline)
+        if "bucket" in self.options.only:
+            say("starting Ceph RGW")
+            # What is removed it gives back hours later.
+            rounds = 3 * self.options.rounds + 2
+            self.start_server("rgw", deadline, SIZE_GB=str((rounds * self.size >> 30) + 6))
+            make_bucket(self.server, BUCKET)
+            self.by_multipart(deadline)  # at the first upload the server makes its pools
+
+    def write(self, deadline, kind, *words):
+        """One of writers.py; seconds. What earlier ones have left to be written back is on the disk before."""
+        os.sync()
+        environment = clean_environment()
+        if self.server:
+            environment.update(ACCESS_KEY=self.server.access_key, SECRET_KEY=self.server.secret_key)
+        return float(run([sys.executable, WRITERS, kind, self.source, *words], deadline, environment)[1])
+
+    def settings(self):
+        return {"ro": "false", "memory.limit": MEMORY_LIMIT, "nvme.limit": GIB}
+
+    @contextlib.contextmanager
+    def key(self):
+        """A fresh name in the bucket and its path there; it is removed afterwards."""
+        name = f"checkpoint-{next(self.names)}"
+        yield name, f"/{BUCKET}/{name}"
+        remove_object(self.server, f"/{BUCKET}/{name}")
+
+    def through_tierfs(self, deadline):
+        with self.tierfs(self.fresh(self.caches) / "tierfs", deadline, self.settings(), self.server) as mount, \
+                self.key() as (name, key):
+            return self.write(deadline, "mount", mount.mountpoint / name, self.server.endpoint, key)
+
+    def through_s3fs(self, deadline):
+        mount = WritableS3fs(Place(self.server, self.folder / "mnt-s3fs", self.fresh(self.caches), deadline))
+        try:
+            with self.key() as (name, key):
+                return self.write(deadline, "mount", mount.mountpoint / name, self.server.endpoint, key)
+        finally:
+            mount.close()
+
+    def by_multipart(self, deadline):
+        with self.key() as (_, key):
+            return self.write(deadline, "multipart", self.server.endpoint, key)
+
+    def onto_xfs(self, deadline):
+        path = self.files.mountpoint / "native"
+        try:
+            return self.write(deadline, "file", path)
+        finally:
+            path.unlink(missing_ok=True)
+
+    def through_directory(self, deadline):
+        origin = self.files.mountpoint / "origin"
+        origin.mkdir(exist_ok=True)
+        with self.tierfs(self.fresh(self.caches) / "tierfs", deadline, self.settings(), source=origin) as mount:
+            path = mount.mountpoint / "written"
+            try:
+                return self.write(deadline, "file", path)
+            finally:
+                path.unlink(missing_ok=True)
+
+    def in_turns(self, deadline, *ways):
+        """MB a second of each, a list a way; another one is first in each round."""
+        found = [[] for _ in ways]
+        for number in range(self.options.rounds):
+            for at in range(len(ways)):
+                which = (number + at) % len(ways)
+                found[which].append(self.size / 1e6 / ways[which](deadline))
+        return found

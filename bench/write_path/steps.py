@@ -1,0 +1,18 @@
+"""What is measured: a checkpoint into a bucket, and into a directory."""
+
+from lib.report import at_least
+
+
+def step_bucket(bench, deadline):
+    """The clock stops when a HEAD at the server shows the object."""
+    ours, s3fs, multipart = bench.in_turns(deadline, bench.through_tierfs, bench.through_s3fs, bench.by_multipart)
+    return [at_least("bucket", "a checkpoint written, synced and closed", ours, "MB/s", s3fs, "s3fs", 1),
+            at_least("bucket", "a checkpoint written, synced and closed", ours, "MB/s", multipart, "boto3", 0.9)]
+
+
+def step_directory(bench, deadline):
+    ours, native = bench.in_turns(deadline, bench.through_directory, bench.onto_xfs)
+    return [at_least("directory", "a checkpoint written, synced and closed", ours, "MB/s", native, "XFS", 0.8)]
+
+
+STEPS = {"bucket": step_bucket, "directory": step_directory}
