@@ -54,6 +54,8 @@ class Client {
     /// start(), and waits. Not on an engine's thread.
     Result<http::Response> run(Operation operation);
 
+    /// False: anonymous.
+    [[nodiscard]] bool signs() const { return provider_ != nullptr; }
     [[nodiscard]] OriginStats stats() const;
     [[nodiscard]] std::string region() TIERFS_EXCLUDES(mutex_);
     /// Grows whenever good replies come with other credentials than before.

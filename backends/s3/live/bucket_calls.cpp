@@ -1,9 +1,6 @@
 #include "backends/s3/live/bucket_calls.hpp"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
-#include <array>
 #include <cerrno>
 
 #include "backends/s3/head.hpp"
@@ -36,23 +33,6 @@ class SliceBody final : public http::BodySource {
     const Slice slice_;
 };
 
-struct Digests {
-    std::string md5;     ///< 16 bytes
-    std::string sha256;  ///< hexadecimal; empty: not wanted
-};
-
-struct FreeContext {
-    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
-};
-using Context = std::unique_ptr<EVP_MD_CTX, FreeContext>;
-
-std::string finish(EVP_MD_CTX* context) {
-    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-    unsigned length = 0;
-    EVP_DigestFinal_ex(context, digest.data(), &length);
-    return {reinterpret_cast<const char*>(digest.data()), length};
-}
-
 std::string hexadecimal(std::string_view bytes) {
     constexpr std::string_view kDigits = "0123456789abcdef";
     std::string text;
@@ -63,23 +43,19 @@ std::string hexadecimal(std::string_view bytes) {
     return text;
 }
 
-/// In one pass, a piece at a time.
-Result<Digests> digests_of(const Slice& slice, bool wants_sha256) {
-    const Context md5(EVP_MD_CTX_new()), sha256(EVP_MD_CTX_new());
-    if (!md5 || !sha256 || EVP_DigestInit_ex(md5.get(), EVP_md5(), nullptr) != 1 ||
-        EVP_DigestInit_ex(sha256.get(), EVP_sha256(), nullptr) != 1)
-        return fail(EIO, "OpenSSL: MD5, which uploads are checked with, is not available");
+Result<std::string> digest_of(const Slice& slice, DigestKind kind) {
+    auto digest = BodyDigest::make(kind);
+    if (!digest) return fail(std::move(digest.error()));
     std::vector<std::byte> piece(static_cast<std::size_t>(
         std::min<std::uint64_t>(kPiece, std::max<std::uint64_t>(slice.end - slice.begin, 1))));
     for (auto at = slice.begin; at < slice.end;) {
         const auto now = std::span(piece).first(
             static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), slice.end - at)));
         if (auto read = slice.copy->read(now, at); !read) return fail(std::move(read.error()));
-        EVP_DigestUpdate(md5.get(), now.data(), now.size());
-        if (wants_sha256) EVP_DigestUpdate(sha256.get(), now.data(), now.size());
+        digest->add(now);
         at += now.size();
     }
-    return Digests{finish(md5.get()), wants_sha256 ? hexadecimal(finish(sha256.get())) : std::string()};
+    return digest->value();
 }
 
 /// A copy's reply may be 200 and say in its body that it failed.
@@ -208,12 +184,17 @@ Result<void> BucketCalls::read(const std::string& path, const std::string& versi
 }
 
 Result<Operation> BucketCalls::sending(const std::string& path, const Slice& slice) const {
-    auto digests = digests_of(slice, !target_.endpoint.tls);
-    if (!digests) return fail(std::move(digests.error()));
+    Result<std::string> digest = slice.digest;
+    if (digest->empty()) digest = digest_of(slice, digest_kind());
+    if (!digest) return fail(std::move(digest.error()));
     auto made = operation(RequestKind::put, path);
     if (slice.begin < slice.end) made.source = std::make_shared<SliceBody>(slice);
-    made.payload_sha256 = target_.endpoint.tls ? "UNSIGNED-PAYLOAD" : digests->sha256;
-    made.headers.emplace_back("Content-MD5", to_base64(digests->md5));
+    if (digest_kind() == DigestKind::sha256) {
+        made.payload_sha256 = hexadecimal(*digest);
+    } else {
+        made.payload_sha256 = "UNSIGNED-PAYLOAD";
+        made.headers.emplace_back("Content-MD5", to_base64(*digest));
+    }
     made.transfer_time = std::chrono::seconds((slice.end - slice.begin) / kSlowestBytesPerSecond);
     made.stall = kSilenceAfterBody;
     return made;
@@ -229,9 +210,8 @@ Result<std::string> BucketCalls::put(const std::string& path, const Slice& slice
     if (!response && response.error().code == EEXIST) {
         // Perhaps it is what an earlier attempt wrote, the reply to which was lost.
         const auto there = head(path);
-        const auto ours = digests_of(slice, false);
-        if (there && ours && there->metadata == metadata &&
-            there->version == '"' + hexadecimal(ours->md5) + '"')
+        const auto ours = digest_of(slice, DigestKind::md5);
+        if (there && ours && there->metadata == metadata && there->version == '"' + hexadecimal(*ours) + '"')
             return there->version;
     }
     if (!response) return fail(response.error());

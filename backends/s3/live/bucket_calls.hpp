@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/s3/client.hpp"
+#include "backends/s3/live/body_digest.hpp"
 #include "backends/s3/live/file_metadata.hpp"
 #include "backends/s3/live/known_names.hpp"
 #include "backends/s3/live/local_copies.hpp"
@@ -22,6 +23,7 @@ namespace tierfs::s3 {
 struct Slice {
     std::shared_ptr<LocalCopy> copy;
     std::uint64_t begin = 0, end = 0;
+    std::string digest;  ///< of these bytes, as BucketCalls::digest_kind() says; empty: it is made
 };
 
 /// Calls that run side by side: count them in, wait until all have ended. The first error counts.
@@ -48,7 +50,7 @@ class Together {
 };
 
 /// Paths are relative to the root of the mount; that of a directory's marker ends in '/', and is empty for
-/// the root's. Bodies are checked by the server (Content-MD5). Calls block, each for at most the deadline of
+/// the root's. Bodies are checked by the server (DigestKind). Calls block, each for at most the deadline of
 /// the settings beyond what bytes need on a slow line, but for those with a `done`, which is called exactly
 /// once, on any thread, and must not block. Thread-safe. Errors: as Client and WritableOrigin.
 class BucketCalls {
@@ -71,6 +73,9 @@ class BucketCalls {
     [[nodiscard]] const Ownership& ownership() const { return ownership_; }
     [[nodiscard]] std::string key(const std::string& path) const { return target_.prefix + path; }
     [[nodiscard]] bool has_prefix() const { return !target_.prefix.empty(); }
+    [[nodiscard]] DigestKind digest_kind() const {
+        return target_.endpoint.tls || !client_.signs() ? DigestKind::md5 : DigestKind::sha256;
+    }
 
     /// ENOENT: no such object.
     Result<Facts> head(const std::string& path);
@@ -110,7 +115,7 @@ class BucketCalls {
 
   private:
     [[nodiscard]] Operation operation(RequestKind kind, const std::string& path) const;
-    /// With Content-MD5 and the hash that is signed.
+    /// With the digest that the server compares.
     [[nodiscard]] Result<Operation> sending(const std::string& path, const Slice& slice) const;
     [[nodiscard]] std::string copy_source(const std::string& path) const;
     [[nodiscard]] Operation copying(const std::string& from, const Facts& facts, const std::string& to,

@@ -80,6 +80,7 @@ Draft::Draft(BucketCalls& calls, DraftTotals& totals, std::shared_ptr<LocalCopy>
     : calls_(calls),
       totals_(totals),
       copy_(std::move(copy)),
+      digests_(calls.digest_kind()),
       metadata_(std::move(metadata)),
       base_(std::move(base)),
       base_limit_(base_ ? base_->facts.size : 0),
@@ -148,6 +149,7 @@ void Draft::changed(std::uint64_t begin, std::uint64_t end) {
     if ((metadata_.mode & S_IXGRP) != 0) metadata_.mode &= ~static_cast<std::uint32_t>(S_ISGID);
     unpublished_ = std::min(unpublished_ + (end - begin), size_);
     totals_.set_dirty(this, unpublished_, dirty_since_);
+    digests_.forget(begin, end);
     if (begin >= PartSizes::kLargestObject || parts_.empty()) return;
     const auto first = parts_.lower_bound(PartSizes::number(begin));
     auto last = first;
@@ -191,6 +193,7 @@ Result<void> Draft::write(std::span<const std::byte> bytes, std::uint64_t offset
         if (offset != last_end_) run_begin_ = offset;
         last_end_ = end;
     }
+    digests_.written(bytes, offset);
     send_what_is_complete(offset, end);
     return {};
 }

@@ -149,6 +149,7 @@ class Draft {
     BucketCalls& calls_;
     DraftTotals& totals_;
     const std::shared_ptr<LocalCopy> copy_;
+    PartDigests digests_;  ///< for who has the turn
 
     Mutex mutex_;
     std::condition_variable changed_;

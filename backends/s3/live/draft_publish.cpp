@@ -87,7 +87,7 @@ void Draft::send(unsigned number, ByteRange range, bool from_base) {
     if (from_base) {
         calls_.copy_part(upload, number, base->path, base->facts.version, range.begin, range.end, done);
     } else {
-        calls_.send_part(upload, number, {copy_, range.begin, range.end}, done);
+        calls_.send_part(upload, number, {copy_, range.begin, range.end, digests_.of(range)}, done);
     }
 }
 
@@ -188,7 +188,7 @@ Result<std::string> Draft::publish_small(const std::string& path, const PutOptio
     const auto size = this->size();
     if (auto got = fetch(0, size); !got) return fail(std::move(got.error()));
     const auto metadata = this->metadata();
-    auto version = calls_.put(path, {copy_, 0, size}, metadata, condition);
+    auto version = calls_.put(path, {copy_, 0, size, digests_.of({0, size})}, metadata, condition);
     const MutexLock lock(mutex_);
     if (version) sent_metadata_ = metadata;
     return version;
