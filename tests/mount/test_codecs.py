@@ -10,8 +10,6 @@ import pytest
 from harness import daemon, data
 from test_nvme import flip, settled
 
-pytestmark = pytest.mark.release
-
 COUNT = 120
 SIZE = 50_000
 CODECS = ["lz4", "zstd"]

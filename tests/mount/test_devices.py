@@ -7,7 +7,6 @@ from harness import data, disks, processes
 from test_nvme import dataset, settled
 from test_passthrough import RELEASE
 
-pytestmark = pytest.mark.release
 needs_fault_points = pytest.mark.skipif(RELEASE, reason="the release program has no fault points")
 
 

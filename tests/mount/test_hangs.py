@@ -12,8 +12,6 @@ import pytest
 
 from harness import data, processes
 
-pytestmark = pytest.mark.release
-
 DEADLINE = 2  # seconds
 
 

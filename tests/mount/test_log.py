@@ -9,8 +9,6 @@ import pytest
 
 from harness import daemon, data, processes
 
-pytestmark = pytest.mark.release
-
 
 def expect_files(origin, m):
     for number in range(8):

@@ -8,8 +8,6 @@ from harness import data, processes
 from test_epochs import written
 from test_verbs import put, sent, tier_of, tierfs
 
-pytestmark = pytest.mark.release
-
 SIZE = 60 * 1024
 PINNED = 50 * SIZE + (5 << 20)
 NVME = 32 << 20

@@ -10,8 +10,6 @@ import pytest
 
 from harness import daemon, data, processes
 
-pytestmark = pytest.mark.release
-
 TOP = daemon.REPOSITORY
 PROGRAMS = {name: str(Path(daemon.BINARY).resolve().with_name(name)) for name in ("tierfs", "tierfs-stage", "iobench")}
 PROGRAMS["iobench"] = os.environ.get("TIERFS_TEST_IOBENCH", PROGRAMS["iobench"])

@@ -8,8 +8,6 @@ import pytest
 from harness import daemon, data
 from test_epochs import written
 
-pytestmark = pytest.mark.release
-
 SIZE = 124 * 1024
 NVME = 32 << 20
 

@@ -11,7 +11,6 @@ import pytest
 from harness import daemon, data, processes
 from test_passthrough import fill, files as large, is_passed, on_xfs, passthrough  # noqa: F401  pylint: disable=unused-import
 
-pytestmark = pytest.mark.release
 LIMIT = 30 * processes.SLOWNESS
 SIZE = 5000
 
