@@ -15,7 +15,6 @@ LATENCY_MS = 20
 RATE = 80_000_000  # bytes a second of each connection
 SAMPLE = 600  # files that the slow mounts read
 MEMORY_LIMIT = 1 << 30
-CONNECTIONS = 128
 
 
 class ColdPath(Bench):
@@ -46,7 +45,7 @@ class ColdPath(Bench):
     def ours(self, deadline):
         """A fresh mount with an empty cache."""
         host.drop_caches(3)
-        settings = {"memory.limit": MEMORY_LIMIT, "nvme.limit": 4 << 30, "origin.connections": CONNECTIONS,
+        settings = {"memory.limit": MEMORY_LIMIT, "nvme.limit": 4 << 30, "origin.connections": self.options.connections,
                     "origin.hedge": 0}
         return self.tierfs(self.fresh(self.caches) / "tierfs", deadline, settings, self.server)
 

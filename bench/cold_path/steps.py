@@ -5,14 +5,22 @@ import time
 from lib.datasets import BUCKET
 from lib.report import at_least, at_most, figure
 
-from .bench import CONNECTIONS, SAMPLE
+from .bench import SAMPLE
 from .yardstick import files_per_second, megabytes_per_second
 
 MIB = 1 << 20
 READERS = 4
 PART = 8 * MIB
-YARDSTICK_GETS = 128
 READ_AHEAD = 512 << 10  # of the kernel, for this mount
+
+
+def _gets(bench, names, deadline):
+    """Files a second by plain GETs of whole objects."""
+    return files_per_second(bench.server.endpoint, BUCKET, names, bench.options.connections, bench.folder, deadline)
+
+
+def _parallel(bench, what="GETs"):
+    return f"{bench.options.connections} {what}"
 
 
 def _from_mount(bench, open_mount, names_file, count, deadline):
@@ -31,11 +39,11 @@ def step_epoch(bench, deadline):
     ours, gets = [], []
     for _ in range(bench.options.rounds):
         ours.append(_from_mount(bench, bench.ours(deadline), path, len(names), deadline))
-        gets.append(files_per_second(bench.server.endpoint, BUCKET, names, YARDSTICK_GETS, bench.folder, deadline))
+        gets.append(_gets(bench, names, deadline))
     for peer, bar in (() if bench.options.without_peers else (("s3fs", 30), ("rclone", 15))):
         theirs = [_from_mount(bench, bench.theirs(peer, deadline), sample_path, len(sample), deadline)]
         rows.append(at_least("epoch", "first epoch of small files", ours, "files/s", theirs, peer, bar))
-    rows.append(at_least("epoch", "first epoch of small files", ours, "files/s", gets, f"{YARDSTICK_GETS} GETs", 0.7))
+    rows.append(at_least("epoch", "first epoch of small files", ours, "files/s", gets, _parallel(bench), 0.7))
     return rows
 
 
@@ -47,8 +55,8 @@ def step_order(bench, deadline):
         with bench.ours(deadline) as mount:
             _, seconds = bench.read(deadline, "files", mount.mountpoint, path, 1)
             ours.append(len(names) / seconds)
-        gets.append(files_per_second(bench.server.endpoint, BUCKET, names, CONNECTIONS, bench.folder, deadline))
-    return [at_least("order", "110 KiB files in directory order", ours, "files/s", gets, f"{CONNECTIONS} GETs", 0.8)]
+        gets.append(_gets(bench, names, deadline))
+    return [at_least("order", "110 KiB files in directory order", ours, "files/s", gets, _parallel(bench), 0.8)]
 
 
 def step_streams(bench, deadline):
@@ -56,15 +64,15 @@ def step_streams(bench, deadline):
     size = bench.dataset.large_bytes
     gets, found = [], {}
     for _ in range(bench.options.rounds):
-        gets.append(megabytes_per_second(f"{bench.url}/{bench.dataset.large}", size, PART, CONNECTIONS, bench.folder,
-                                         deadline))
+        gets.append(megabytes_per_second(f"{bench.url}/{bench.dataset.large}", size, PART, bench.options.connections,
+                                         bench.folder, deadline))
         for name, arguments in (("one stream", ("streams", size, 1)), ("8 streams in one file", ("streams", size, 8)),
                                 ("sequential mmap", ("mmap", size))):
             with bench.ours(deadline) as mount:
                 kind, *rest = arguments
                 _, seconds = bench.read(deadline, kind, bench.large_file(mount), *rest)
                 found.setdefault(name, []).append(size / 1e6 / seconds)
-    return [at_least("streams", f"cold: {name}", ours, "MB/s", gets, f"{CONNECTIONS} ranged GETs", 0.9)
+    return [at_least("streams", f"cold: {name}", ours, "MB/s", gets, _parallel(bench, "ranged GETs of 8 MiB"), 0.9)
             for name, ours in found.items()]
 
 

@@ -2,12 +2,15 @@
 """Runs tierfs's tests; started by tests/run. The plan of suites is in plan.py, how each kind runs in kinds.py."""
 
 import argparse
+import itertools
 import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 
+import command
 from ahead import Ahead
 from kinds import Build
 from leftovers import clean
@@ -33,6 +36,35 @@ def arguments():
     return parser.parse_args()
 
 
+def run_lanes(suites, run):
+    """Beside each other the suites of different lanes, one after the other those of one."""
+    lanes = {}
+    for suite in suites:
+        lanes.setdefault(suite.lane, []).append(suite)
+    problems = []
+
+    def run_lane(lane):
+        try:
+            for suite in lane:
+                run(suite)
+        except BaseException as problem:  # pylint: disable=broad-exception-caught
+            problems.append(problem)
+
+    threads = [threading.Thread(target=run_lane, args=(lane,)) for lane in lanes.values()]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        command.stop_all()
+        for thread in threads:
+            thread.join()
+        raise
+    if problems:
+        raise problems[0]
+
+
 def main():
     options = arguments()
     suites = plan(options)
@@ -53,13 +85,17 @@ def main():
     failed_builds = set()
     try:
         with Ahead(suite for suite in suites if isinstance(suite, Build)) as ahead:
-            for suite in suites:
-                is_build = isinstance(suite, Build)
-                if is_build:
-                    ahead.pause()
-                suite.run(results, failed_builds, root)
-                if is_build:
-                    ahead.go_on(suite)
+            for has_lanes, some in itertools.groupby(suites, lambda suite: suite.lane is not None):
+                if has_lanes:
+                    run_lanes(list(some), lambda suite: suite.run(results, failed_builds, root))
+                    continue
+                for suite in some:
+                    is_build = isinstance(suite, Build)
+                    if is_build:
+                        ahead.pause()
+                    suite.run(results, failed_builds, root)
+                    if is_build:
+                        ahead.go_on(suite)
     except Interrupted:
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(signum, signal.SIG_IGN)

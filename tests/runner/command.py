@@ -3,7 +3,15 @@
 import os
 import signal
 import subprocess
+import threading
 import time
+
+_lock = threading.Lock()
+_running = set()  # what stop_all stops; None once it has
+
+
+class Stopped(Exception):
+    """Of a command that stop_all did not let run."""
 
 
 class Outcome:
@@ -22,6 +30,10 @@ def run(command, log, limit, env=None, cwd=None, grace=60):
                                    env=env, cwd=cwd, start_new_session=True)
         status = None
         try:
+            with _lock:
+                if _running is None:
+                    raise Stopped
+                _running.add(process)
             status = process.wait(limit)
         except subprocess.TimeoutExpired:
             stop(process, grace)
@@ -29,10 +41,22 @@ def run(command, log, limit, env=None, cwd=None, grace=60):
             stop(process, grace)
             raise
         finally:
+            with _lock:
+                if _running is not None:
+                    _running.discard(process)
             signal_group(process, signal.SIGKILL)  # what the command left in its group
     with open(log, "rb") as output:
         text = output.read().decode(errors="replace")
     return Outcome(status, text, time.monotonic() - started)
+
+
+def stop_all(grace=60):
+    """Stops what other threads are running and will want to run: only the main thread hears of an interruption."""
+    global _running  # pylint: disable=global-statement
+    with _lock:
+        running, _running = _running or (), None
+    for process in running:
+        stop(process, grace)
 
 
 def stop(process, grace):

@@ -18,6 +18,7 @@ class Suite:
     """One suite. needs: names of builds without which it cannot run."""
 
     needs = ()
+    lane = None  # suites that follow each other in the plan and have lanes run beside each other, one of each lane at a time
 
     def __init__(self, name, budget, what):
         self.name, self.budget, self.what = name, budget, what
@@ -37,6 +38,10 @@ class Suite:
             results.add(self.name, "time budget", "failed",
                         f"took {seconds:.0f} s, more than {OVERDRAFT} times its budget of {self.budget} s")
         say(f"{self.name}: {results.summary(self.name)} in {seconds:.0f} s of {self.budget} s")
+
+    def in_lane(self, lane):
+        self.lane = lane
+        return self
 
     def limit(self):
         return self.budget * OVERDRAFT + 5
