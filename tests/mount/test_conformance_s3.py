@@ -1,7 +1,12 @@
 """Random operations on a bucket that is mounted writable, against models (tests/conformance/)."""
 
+import importlib.machinery
+import importlib.util
+import re
+
 import pytest
 
+from harness import daemon
 from test_conformance import FULL, SEED, fsx, tree
 
 LACKS = ("link", "mkfifo", "exchange", "folder_times")
@@ -50,3 +55,20 @@ def test_tree_against_a_native_directory(show, folder):
         walker.close()
     m.umount()
     tree.Walker(show().path, oracle, SEED, LACKS).compare()
+
+
+def test_known_failures_of_pjdfstest():
+    """What tierfs-semantics(7) counts is what tests/conformance/pjdfstest expects; the tests themselves are not here."""
+    path = daemon.REPOSITORY / "tests/conformance/pjdfstest"
+    loader = importlib.machinery.SourceFileLoader("pjdfstest", str(path))
+    pjdfstest = importlib.util.module_from_spec(importlib.util.spec_from_loader("pjdfstest", loader))
+    loader.exec_module(pjdfstest)
+    counts = {}
+    for numbers in pjdfstest.known_failures("s3").values():
+        for reason in numbers.values():
+            counts[reason] = counts.get(reason, 0) + 1
+    manual = (daemon.REPOSITORY / "man/tierfs-semantics.7").read_text(encoding="utf-8")
+    section = manual[manual.index(".SH CONFORMANCE"):]
+    assert sorted(map(int, re.findall(r"^([0-9]+) (?:need|look)", section, re.MULTILINE))) == sorted(counts.values())
+    passing, every = map(int, re.search(r"([0-9]+) of its ([0-9]+) tests", section).groups())
+    assert every - passing == sum(counts.values())

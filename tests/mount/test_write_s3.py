@@ -412,6 +412,11 @@ def test_what_a_bucket_cannot(rgw_bucket, show):
     assert error_of(os.mknod, m.path / "null", 0o600 | stat.S_IFCHR, os.makedev(1, 3)) == errno.EPERM
     assert error_of(os.mkdir, m.path / ("n" * 256)) == errno.ENAMETOOLONG
     assert keys(rgw_bucket) == ["file"]
+    (m.path / "folder/one").mkdir(parents=True)
+    assert os.stat(m.path / "folder").st_nlink == 2
+    deep = m.path.joinpath(*["d" * 200] * 5)
+    deep.mkdir(parents=True)
+    assert error_of((deep / ("d" * 30)).mkdir) == errno.ENAMETOOLONG
 
 
 def test_attributes_are_kept(rgw_bucket, show):
