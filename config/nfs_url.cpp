@@ -178,8 +178,12 @@ Result<void> apply_nfs_url(Settings& settings) {
     if (url->uid) settings.nfs_uid = *url->uid;
     if (url->gid) settings.nfs_gid = *url->gid;
     if (url->mode) settings.nfs_mode = *url->mode;
-    if (settings.nfs_mode == NfsMode::hard) settings.origin_deadline = kHardDeadline;
+    if (waits_for_ever(settings)) settings.origin_deadline = kHardDeadline;
     return {};
+}
+
+bool waits_for_ever(const Settings& settings) {
+    return settings.source.starts_with(kScheme) && settings.nfs_mode == NfsMode::hard;
 }
 
 }  // namespace tierfs

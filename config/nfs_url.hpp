@@ -32,4 +32,7 @@ Result<NfsUrl> parse_nfs_url(std::string_view source);
 /// years. Nothing for another kind of source. Doing it again changes nothing.
 Result<void> apply_nfs_url(Settings& settings);
 
+/// Whether an NFS server that is away is waited for, however long (nfs.mode hard). After apply_nfs_url.
+bool waits_for_ever(const Settings& settings);
+
 }  // namespace tierfs

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "config/log.hpp"
+#include "config/nfs_url.hpp"
 #include "fs/metrics/metrics.hpp"
 #include "fs/trace/trace_wire.hpp"
 #include "tiering/object.hpp"
@@ -220,7 +221,8 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number, Fil
     if (takes_over_) allow_passthrough(against);
     invalidator_.attach(session_->raw());
     WatchdogOptions watching;
-    watching.limit = settings_.origin_deadline + kMargin;
+    // Of a source that is waited for, what is late is told of, and left alone.
+    if (!handlers.waits_for_ever) watching.limit = settings_.origin_deadline + kMargin;
     watchdog_ = std::make_unique<Watchdog>(*session_, std::move(watching));
     if (auto started = session_->start(live_ ? blocking_threads() : Session::default_threads()); !started)
         return started;
@@ -259,6 +261,7 @@ SessionHandlers Daemon::handlers() {
         handlers = {&Operations::table(), operations_.get(), &Operations::at_once};
         handlers.record = &record_;
     }
+    handlers.waits_for_ever = waits_for_ever(settings_);
     return handlers;
 }
 

@@ -15,6 +15,7 @@
 
 #include "config/fault_point.hpp"
 #include "config/log.hpp"
+#include "fs/session/dying_thread.hpp"
 
 namespace tierfs {
 
@@ -260,7 +261,10 @@ void Session::process(std::span<std::byte> request, Busy& busy) {
     count(busy.messages.at(header.opcode < kOpcodes ? header.opcode : 0));
     if (answered_at_once(header)) return;
     const bool may_block = handlers_.patience.count() != 0 && asks_the_source(header.opcode);
-    if (may_block && !take_turn()) return reply_error(header.unique, ETIMEDOUT);
+    if (may_block) {
+        if (const int code = take_turn(static_cast<pid_t>(header.pid)); code != 0)
+            return reply_error(header.unique, code);
+    }
     auto& info = this_thread_reads();
     info = {header.unique,
             header.nodeid,
@@ -306,16 +310,25 @@ bool Session::are_all_held() const {
     return true;
 }
 
-bool Session::take_turn() {
-    constexpr auto kLook = std::chrono::milliseconds(1);
+int Session::take_turn(pid_t asker) {
+    constexpr auto kLook = std::chrono::milliseconds(1), kLookAtAsker = std::chrono::milliseconds(250);
     const auto most = static_cast<unsigned>(busy_.size()) - 1;
-    const auto end = RequestInfo::Clock::now() + handlers_.patience;
+    const auto began = RequestInfo::Clock::now();
+    auto next_look = began + kLookAtAsker;
     while (true) {
         for (unsigned now = blocking_.load(); now < most;) {
-            if (blocking_.compare_exchange_weak(now, now + 1)) return true;
+            if (blocking_.compare_exchange_weak(now, now + 1)) return 0;
         }
-        if (stopping_.load() || RequestInfo::Clock::now() >= end || are_all_held()) return false;
-        std::this_thread::sleep_for(kLook);
+        const auto now = RequestInfo::Clock::now();
+        if (stopping_.load()) return ETIMEDOUT;
+        if (!handlers_.waits_for_ever && (now - began >= handlers_.patience || are_all_held()))
+            return ETIMEDOUT;
+        // Nobody else knows of the request yet.
+        if (now >= next_look) {
+            if (is_about_to_die(asker) || (handlers_.waits_for_ever && is_dying(asker))) return EINTR;
+            next_look = now + kLookAtAsker;
+        }
+        std::this_thread::sleep_for(now - began < kLookAtAsker ? kLook : 10 * kLook);
     }
 }
 

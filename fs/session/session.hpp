@@ -52,6 +52,10 @@ struct SessionHandlers {
     /// Not 0: handlers block, perhaps for good, in what they ask. Then one thread is always kept from them:
     /// it answers ETIMEDOUT to what finds all others busy for that long, and at once while they are held.
     std::chrono::milliseconds patience{0};
+    /// Whatever is asked waits for a source that is away, however long: nothing is answered for being late
+    /// (takes_its_time does not matter then). Those who are killed end all the same, also while they close
+    /// what they had open.
+    bool waits_for_ever = false;
     /// What may take longer than one operation, by opcode.
     bool (*takes_its_time)(std::uint32_t opcode) = &tierfs::takes_its_time;
     /// Where the negotiation is kept for the next daemon, or where an earlier one left it: then the session
@@ -88,7 +92,10 @@ class Session {
     /// kernel sends those requests again when it is asked to. Notifications are. Stopped before.
     void leave_the_rest() { leaves_ = true; }
 
-    [[nodiscard]] bool takes_its_time(std::uint32_t opcode) const { return handlers_.takes_its_time(opcode); }
+    [[nodiscard]] bool takes_its_time(std::uint32_t opcode) const {
+        return handlers_.waits_for_ever || handlers_.takes_its_time(opcode);
+    }
+    [[nodiscard]] bool waits_for_ever() const { return handlers_.waits_for_ever; }
 
     [[nodiscard]] int ended() const { return ended_.get(); }
     [[nodiscard]] fuse_session* raw() const { return session_; }
@@ -143,8 +150,9 @@ class Session {
     bool receive(std::span<std::byte> buffer, Busy& busy);
     bool answered_at_once(const fuse_in_header& header);
     void reply_error(std::uint64_t unique, int code);
-    /// Waits for its turn to block. False: it would never come.
-    bool take_turn();
+    /// Waits for its turn to block. Not 0: the errno to reply, since it would never come, or `asker` was
+    /// killed.
+    int take_turn(pid_t asker);
     [[nodiscard]] bool are_all_held() const;
     void process(std::span<std::byte> request, Busy& busy);
     ssize_t write_reply(int descriptor, iovec* vector, int count);

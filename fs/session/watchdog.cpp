@@ -1,13 +1,10 @@
 #include "fs/session/watchdog.hpp"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
 
 #include "config/log.hpp"
+#include "fs/session/dying_thread.hpp"
 #include "fs/session/thread_stacks.hpp"
 
 namespace tierfs {
@@ -20,19 +17,6 @@ std::string seconds_text(RequestInfo::Clock::duration age) {
     char text[32];
     std::snprintf(text, sizeof(text), "%.1f s", std::chrono::duration<double>(age).count());
     return text;
-}
-
-/// Whether the thread is about to die, as soon as the kernel lets it.
-bool is_killed(pid_t thread) {
-    if (thread <= 0) return false;
-    std::ifstream file("/proc/" + std::to_string(thread) + "/status");
-    std::string line;
-    constexpr unsigned long long kKill = 1ULL << (SIGKILL - 1);
-    while (std::getline(file, line)) {
-        if (!line.starts_with("SigPnd:") && !line.starts_with("ShdPnd:")) continue;
-        if ((std::strtoull(line.c_str() + 7, nullptr, 16) & kKill) != 0) return true;
-    }
-    return false;
 }
 
 std::string describe(const RequestInfo& info, const std::string& about) {
@@ -127,7 +111,7 @@ void Watchdog::say_stacks(Clock::time_point now) {
 void Watchdog::end_the_killed(Clock::time_point now) {
     std::vector<std::uint64_t> dying;
     for (const auto& [unique, asker] : session_.requests().interrupted_or_before(now - kSlow)) {
-        if (is_killed(asker)) dying.push_back(unique);
+        if (is_about_to_die(asker) || (session_.waits_for_ever() && is_dying(asker))) dying.push_back(unique);
     }
     if (dying.empty()) return;
     auto taken = session_.requests().take_if([&](const RequestInfo& info) {

@@ -35,13 +35,15 @@ struct RequestStats {
 ///
 /// Whatever the floors below do (a thread of a directory's origin may hang in the kernel for good), who
 /// waits gets ETIMEDOUT; what comes later is dropped. A listing of a huge directory may take longer than one
-/// operation on the origin: it is reported but left to its end, since each of its pages has a deadline.
+/// operation on the origin: it is reported but left to its end, since each of its pages has a deadline. So is
+/// everything where the session waits for ever.
 ///
 /// A reader that is killed while its request is under way would otherwise stay until that is answered: the
 /// kernel sends FUSE_INTERRUPT and then waits without an end. It sends that for any signal, once only, and
 /// not at all for direct I/O. So each request that was interrupted, or is older than a second, is watched
 /// until its thread has SIGKILL pending (see /proc/TID/status); a signal that has a handler must not make
-/// read(2) on a file fail.
+/// read(2) on a file fail. Where the session waits for ever, one that is closing its files after SIGKILL is
+/// let go too: what it has written is on its way, and nobody is left to be told.
 ///
 /// Thread-safe. The session must outlive it.
 class Watchdog {

@@ -191,6 +191,14 @@ def exported(nfs_server):
     return Exported(nfs_server, f"folder{nfs_server.folders}")
 
 
+@pytest.fixture
+def relay(exported):
+    """Between a client and the server of `exported`."""
+    made = nfs.Relay(exported.server.port)
+    yield made
+    made.close()
+
+
 class Bucket:
     """A fresh bucket of a server, with the options and the environment that mount it."""
 

@@ -358,13 +358,6 @@ def test_server_killed_under_readers_soft(own_nfs_server, mount):
     assert readers.slowest < 10 * processes.SLOWNESS
 
 
-@pytest.fixture
-def relay(exported):
-    made = nfs.Relay(exported.server.port)
-    yield made
-    made.close()
-
-
 @pytest.mark.release
 def test_connections_cut_within_replies(exported, relay, mount):
     files = data.make_files(exported.path, 60, 200_000)

@@ -36,15 +36,26 @@ class Ganesha:
         processes.check([SCRIPTS / "ganesha.sh", "start", self.folder, self.port, self.address], env=self.env, timeout=60)
 
     def stop(self):
+        self.resume()
         processes.check([SCRIPTS / "ganesha.sh", "stop", self.folder], env=self.env, timeout=60)
 
     def kill(self):
         """As a crash of the server; start() makes it serve again."""
-        path = self.folder / "ganesha.pid"
-        pid = int(path.read_text())
+        pid = self._pid()
         os.kill(pid, signal.SIGKILL)
         processes.wait_until(lambda: not processes.alive(pid), what="the killed server is gone")
-        path.unlink()
+        (self.folder / "ganesha.pid").unlink()
+
+    def pause(self):
+        """It keeps its connections and says nothing, until resume()."""
+        os.kill(self._pid(), signal.SIGSTOP)
+
+    def resume(self):
+        with contextlib.suppress(OSError):
+            os.kill(self._pid(), signal.SIGCONT)
+
+    def _pid(self):
+        return int((self.folder / "ganesha.pid").read_text())
 
     def url(self, path, export="export", port=None, **options):
         """nfs:// URL of a path of the export, with the ports in it."""
@@ -55,12 +66,12 @@ class Ganesha:
 
 class Relay:
     """Between client and server. `spoil` is called with the number (from 0) of each record of replies, without its mark,
-    and returns what is passed on instead, or None: the connection ends after half of the record. wait: seconds by which
-    each is late."""
+    and returns what is passed on instead, or None: the connection ends after half of the record. heard: a list that
+    gets (procedure, uid, gid, further groups) of each NFS call, or None."""
 
     def __init__(self, upstream, spoil=None):
         self.upstream, self.spoil = upstream, spoil
-        self.records = 0
+        self.records, self.heard = 0, None
         self._lock, self._open = threading.Lock(), set()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self._listener.getsockname()[1]
@@ -106,11 +117,15 @@ class Relay:
         client.close()
         server.close()
 
-    @staticmethod
-    def _pass_up(client, server):
-        with contextlib.suppress(OSError):
-            while data := client.recv(1 << 20):
-                server.sendall(data)
+    def _pass_up(self, client, server):
+        with contextlib.suppress(OSError, EOFError):
+            while True:
+                mark = _exactly(client, 4)
+                record = _exactly(client, struct.unpack(">I", mark)[0] & 0x7FFFFFFF)
+                heard = self.heard
+                if heard is not None:
+                    heard.append(_caller(record))
+                server.sendall(mark + record)
         with contextlib.suppress(OSError):
             server.shutdown(socket.SHUT_RDWR)
 
@@ -128,6 +143,13 @@ class Relay:
                 client.sendall(struct.pack(">I", 0x80000000 | len(record)) + record[:len(record) // 2])
                 return
             client.sendall(struct.pack(">I", 0x80000000 | len(record)) + spoilt)
+
+
+def _caller(call):
+    """Procedure and AUTH_SYS ids of a call (RFC 5531, 8.2 and 9; the name of the machine is filled up to four bytes)."""
+    procedure, name = struct.unpack_from(">I", call, 20)[0], struct.unpack_from(">I", call, 36)[0]
+    uid, gid, count = struct.unpack_from(">III", call, 40 + (name + 3) // 4 * 4)
+    return procedure, uid, gid, struct.unpack_from(f">{count}I", call, 52 + (name + 3) // 4 * 4)
 
 
 def _exactly(peer, count):

@@ -47,6 +47,9 @@ TEST(NfsUrl, WinsOverTheSettings) {
     EXPECT_GT(load("nfs://h/x", {"nfs.mode=hard"}).value().origin_deadline, std::chrono::hours(24 * 365));
     EXPECT_EQ(load("/dir", {"nfs.mode=hard", "origin.deadline=5s"}).value().origin_deadline,
               std::chrono::seconds(5));
+    EXPECT_TRUE(waits_for_ever(load("nfs://h/x?mode=hard", {}).value()));
+    EXPECT_FALSE(waits_for_ever(load("nfs://h/x?mode=soft", {"nfs.mode=hard"}).value()));
+    EXPECT_FALSE(waits_for_ever(load("/dir", {"nfs.mode=hard"}).value()));
     EXPECT_FALSE(load("nfs://h", {}));
 }
 

@@ -1,0 +1,16 @@
+// Whether who waits for a request still wants its answer.
+#pragma once
+
+#include <sys/types.h>
+
+namespace tierfs {
+
+/// SIGKILL is pending for the thread: it ends as soon as the kernel lets it. False for one that is gone, and
+/// for 0 (of another PID namespace). From /proc/TID/status; any thread.
+bool is_about_to_die(pid_t thread);
+
+/// It was killed and is closing its files, which the kernel lets nobody interrupt. From the flags and the
+/// exit code in /proc/TID/stat (the code is 0 for those who may not trace it: then false); any thread.
+bool is_dying(pid_t thread);
+
+}  // namespace tierfs
