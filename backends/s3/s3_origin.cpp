@@ -164,6 +164,21 @@ Result<bool> S3Origin::holds_keys(const std::string& prefix, Operation operation
     }
 }
 
+/// What whoever mounts may have got wrong, by what the first request came back with; empty: nobody knows.
+std::string hint_of_check(const std::string& said, const http::Url& endpoint) {
+    const auto has = [&](const char* words) { return said.find(words) != std::string::npos; };
+    // A server that wants TLS may just hang up on a plain request.
+    if (!endpoint.tls && (has("reset by peer") || has("Empty reply")))
+        return " (if the endpoint speaks TLS: use https://)";
+    const bool is_aws = endpoint.host.ends_with("amazonaws.com");
+    if (is_aws && has("Could not resolve")) return " (for another service than AWS set s3.endpoint)";
+    if (has("InvalidAccessKeyId"))
+        return std::string(" (the service does not know the access key") +
+               (is_aws ? "; for another service than AWS set s3.endpoint)" : ")");
+    if (has("SignatureDoesNotMatch")) return " (the secret key is not that of the access key)";
+    return {};
+}
+
 Result<void> S3Origin::check() {
     auto operation = list_operation(target_.prefix, "", 1, false);
     operation.attempts = kAttemptsOfCheck;

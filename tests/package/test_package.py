@@ -67,6 +67,22 @@ def test_fstab_examples_are_taken_by_mount(unpacked):
     assert listed.split() == [line[1] for line in lines]
 
 
+def test_logrotate_takes_its_configuration(unpacked, folder):
+    """It moves the file and leaves the next one to the mount, which makes one (tests/mount/test_log.py): a copy that is
+    emptied afterwards would lose the lines in between."""
+    text = (unpacked / "etc/logrotate.d/tierfs").read_text()
+    assert "nocreate" in text and "copytruncate" not in text
+    if not shutil.which("logrotate"):
+        pytest.skip("logrotate is not installed")
+    logs = folder / "logs"
+    logs.mkdir()
+    (logs / "mnt-data.log").write_text("one\n")
+    configuration = folder / "logrotate.conf"
+    configuration.write_text(text.replace("/var/log/tierfs/", f"{logs}/"))
+    must("logrotate", "--force", "--state", folder / "logrotate.state", configuration)
+    assert (logs / "mnt-data.log.1").read_text() == "one\n" and not (logs / "mnt-data.log").exists()
+
+
 @pytest.mark.parametrize("line, expected", [
     ("tierfs st", {"status"}),
     ("tierfs u", {"umount", "unpin"}),
