@@ -13,7 +13,7 @@ import pytest
 from harness import data, processes
 from test_conformance import (fsx, place, tree, test_build, test_editors_and_checkpoints, test_files_against_a_model_in_memory,  # noqa: F401
                               test_git, test_sqlite, test_tree_against_a_native_directory)
-from test_write import (error_of, show, test_append_and_truncate, test_attributes, test_changes_elsewhere_are_seen_by_the_next_open,  # noqa: F401
+from test_write import (NOBODY, by_nobody, error_of, show, test_append_and_truncate, test_attributes, test_changes_elsewhere_are_seen_by_the_next_open,  # noqa: F401
                         test_copy_file_range, test_created_file_is_at_the_origin, test_direct_writes, test_directories,
                         test_exclusive_create, test_files_that_are_forgotten_are_found_again, test_file_system_statistics,
                         test_hard_links_are_one_file, test_locks, test_mapping_of_a_file_that_somebody_appends_to,
@@ -225,6 +225,42 @@ def test_root_that_the_server_takes_for_nobody(exported, mount):
     (m.path / "file").write_bytes(b"mine")
     os.rename(m.path / "file", m.path / "moved")
     assert os.stat(exported.path / "moved").st_uid == 1234
+
+
+LOOKUP, READ, WRITE, CREATE, MKDIR, SYMLINK, REMOVE, RENAME, COMMIT = 3, 6, 7, 8, 9, 10, 12, 14, 21  # RFC 1813
+
+
+def test_ids_that_requests_carry(exported, relay, mount):
+    """As the caller is made what belongs to the caller; the mount does all the rest."""
+    relay.heard = []
+    os.chmod(exported.path, 0o777)
+    m = mount.prepare(exported.url(port=relay.port), {"rw": None, "allow_other": None}).start()
+    done = by_nobody("open('file', 'w').write('x')\nos.mkdir('folder')\nos.symlink('x', 'link')\nassert open('file').read() == 'x'\n"
+                     "os.rename('file', 'renamed')\nos.unlink('renamed')", m.path)
+    assert done.returncode == 0, done.stderr
+    for procedure, *ids in relay.heard:
+        if procedure in (CREATE, MKDIR, SYMLINK):
+            assert ids == [NOBODY, NOBODY, ()]
+        elif procedure in (LOOKUP, READ, WRITE, REMOVE, RENAME, COMMIT):
+            assert ids[:2] == [0, 0] and set(ids[2]) == set(os.getgroups())
+    assert {call[0] for call in relay.heard} >= {LOOKUP, READ, WRITE, CREATE, MKDIR, SYMLINK, REMOVE, RENAME, COMMIT}
+
+
+def test_configured_ids_are_those_of_all_requests(exported, relay, mount):
+    relay.heard = []
+    files = data.make_files(exported.path, 20, 3000, fan=1)
+    os.chmod(exported.path, 0o777)
+    m = mount(exported.url(port=relay.port, uid=1234, gid=4321), {"allow_other": None})
+    name = next(iter(files))
+    done = by_nobody(f"assert len(open({name!r}, 'rb').read()) == {len(files[name])}", m.path)  # and what is fetched ahead
+    assert done.returncode == 0, done.stderr
+    data.expect_files(m.path, files)
+    assert {tuple(ids) for _, *ids in relay.heard} == {(1234, 4321, ())}
+    relay.heard.clear()
+    writable = mount.prepare(exported.url(port=relay.port, uid=1234, gid=4321), {"rw": None, "allow_other": None}).start()
+    done = by_nobody("open('made', 'w').write('x')", writable.path)
+    assert done.returncode == 0, done.stderr
+    assert {tuple(ids) for _, *ids in relay.heard} == {(1234, 4321, ())} and os.stat(exported.path / "made").st_uid == 1234
 
 
 def test_rename_without_replacing(origin, show):  # noqa: F811

@@ -95,7 +95,9 @@ class WatchdogTest : public testing::Test {
             while (self.busy_) lock.wait(self.changed_);
             Request(raw).statfs({});
         };
-        auto session = Session::open(std::move(mount_.device), {&operations_, this});
+        SessionHandlers handlers{&operations_, this};
+        adapt(handlers);
+        auto session = Session::open(std::move(mount_.device), handlers);
         ASSERT_TRUE(session) << session.error().message;
         session_ = std::move(*session);
         ASSERT_TRUE(session_->start(2));
@@ -116,6 +118,8 @@ class WatchdogTest : public testing::Test {
         }
         std::filesystem::remove(settings_.mountpoint);
     }
+
+    virtual void adapt(SessionHandlers&) {}
 
     void watch(std::chrono::milliseconds limit) {
         WatchdogOptions options;
@@ -218,6 +222,63 @@ TEST_F(WatchdogTest, AThreadThatIsHeldIsReported) {
         changed_.notify_all();
     }
     EXPECT_EQ(asked.get(), 0);
+}
+
+class PatientWatchdogTest : public WatchdogTest {
+  protected:
+    void adapt(SessionHandlers& handlers) override { handlers.waits_for_ever = true; }
+};
+
+TEST_F(PatientWatchdogTest, WhatWaitsForEverIsToldOfAndLeftAlone) {
+    watch(100ms);
+    auto asked = start_stat("kept");
+    wait_for_words("LOOKUP of node 1 (kept)");
+    EXPECT_NE(said().find("it goes on"), std::string::npos) << said();
+    for (int i = 0; i < 10; ++i) std::this_thread::sleep_for(20ms);  // looked at some times
+    EXPECT_EQ(watchdog_->stats().timed_out, 0U);
+    {
+        const MutexLock lock(mutex_);
+        kept_[0]->error(EACCES);
+    }
+    EXPECT_EQ(asked.get(), EACCES);
+}
+
+/// A daemon whose handlers block, all of them: the thread that is kept from them looks after who waits for
+/// it.
+class BlockingWatchdogTest : public PatientWatchdogTest {
+  protected:
+    void adapt(SessionHandlers& handlers) override {
+        PatientWatchdogTest::adapt(handlers);
+        handlers.patience = 1h;
+    }
+};
+
+TEST_F(BlockingWatchdogTest, WhoFindsAllThreadsHeldCanBeKilled) {
+    watch(1h);
+    {
+        const MutexLock lock(mutex_);
+        busy_ = true;
+    }
+    const auto ask = [path = settings_.mountpoint] {
+        struct statvfs values {};
+        return ::statvfs(path.c_str(), &values) == 0 ? 0 : errno;
+    };
+    auto holds = std::async(std::launch::async, ask);  // one of two threads
+    while (session_->busy_threads().empty()) std::this_thread::sleep_for(1ms);
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(ask());
+    ASSERT_GT(child, 0);
+    while (session_->messages()["STATFS"] < 2) std::this_thread::sleep_for(1ms);
+    ::kill(child, SIGKILL);
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status));
+    {
+        const MutexLock lock(mutex_);
+        busy_ = false;
+        changed_.notify_all();
+    }
+    EXPECT_EQ(holds.get(), 0);
 }
 
 TEST_F(WatchdogTest, AReaderThatIsKilledEnds) {
