@@ -28,6 +28,12 @@ std::int64_t mark_of(const Handle& handle) {
 
 constexpr std::uint32_t kNameLength = 255;
 
+/// The mode after a write. Without execution by the group S_ISGID has another meaning.
+mode_t without_set_id(mode_t mode) {
+    mode &= ~static_cast<mode_t>(S_ISUID);
+    return (mode & S_IXGRP) != 0 ? mode & ~static_cast<mode_t>(S_ISGID) : mode;
+}
+
 }  // namespace
 
 int to_posix_errno(std::uint32_t status) {
@@ -65,6 +71,18 @@ void OpenFiles::hide(const Handle& handle, Place place) {
     const MutexLock lock(mutex_);
     const auto found = files_.find(handle);
     if (found != files_.end()) found->second.hidden = std::move(place);
+}
+
+void OpenFiles::note_mode(const Handle& handle, mode_t mode) {
+    const MutexLock lock(mutex_);
+    const auto found = files_.find(handle);
+    if (found != files_.end()) found->second.has_set_id = without_set_id(mode) != mode;
+}
+
+bool OpenFiles::has_set_id(const Handle& handle) {
+    const MutexLock lock(mutex_);
+    const auto found = files_.find(handle);
+    return found != files_.end() && found->second.has_set_id;
 }
 
 OpenFiles::Leaving::Leaving(OpenFiles& files, Handle handle) : files_(files), handle_(std::move(handle)) {
@@ -124,6 +142,7 @@ PosixAttributes PosixExport::shown(const struct stat& status, const Handle& hand
     if (S_ISREG(status.st_mode)) {
         auto version = to_attributes(status);
         shown.version = version_of(version);
+        open_files_.note_mode(handle, status.st_mode);
         if (open_files_.is_hidden(handle) && shown.status.st_nlink > 0) --shown.status.st_nlink;
     }
     return shown;
@@ -199,7 +218,9 @@ Result<void> PosixExport::act(Call call, const char* what) {
 Result<void> PosixExport::set_mode(const PosixNode& node, mode_t mode) {
     const auto handle = handle_of(node);
     if (!handle) return fail(handle.error());
-    return set_attributes(*handle, {.mode = mode & 07777U});
+    auto done = set_attributes(*handle, {.mode = mode & 07777U});
+    if (done) open_files_.note_mode(*handle, mode);
+    return done;
 }
 
 Result<void> PosixExport::set_owner(const PosixNode& node, uid_t uid, gid_t gid) {
@@ -226,7 +247,25 @@ Result<void> PosixExport::resize(const PosixNode& node, std::uint64_t size) {
     return resize_to(*handle, size);
 }
 
+Result<void> PosixExport::clear_set_id(const Handle& handle) {
+    if (!open_files_.has_set_id(handle)) return {};
+    const auto there = attributes_of(handle);
+    if (!there) return fail(there.error());
+    return clear_set_id(handle, there->status);
+}
+
+Result<void> PosixExport::clear_set_id(const Handle& handle, const struct stat& status) {
+    const auto mode = without_set_id(status.st_mode);
+    if (mode == status.st_mode) return {};
+    auto cleared = set_attributes(handle, {.mode = mode & 07777U});
+    if (cleared) open_files_.note_mode(handle, mode);
+    return cleared;
+}
+
 Result<void> PosixExport::resize_to(const Handle& handle, std::uint64_t size) {
+    const auto there = attributes_of(handle);
+    if (!there) return fail(there.error());
+    if (auto cleared = clear_set_id(handle, there->status); !cleared) return cleared;
     // What is sent again after that must not make it longer.
     if (const auto writes = open_files_.writes(handle)) writes->commit();
     return set_attributes(handle, {.size = size});

@@ -25,6 +25,7 @@ struct Place {
 struct SharedFile {
     std::shared_ptr<UnstableWrites> writes;
     unsigned opens = 0;
+    bool has_set_id = false;  ///< its mode, as the server last told it, has bits that a write clears
     std::optional<Place>
         hidden;  ///< its last name was taken away: it is kept under this one until it is closed
 };
@@ -45,6 +46,10 @@ class OpenFiles {
     [[nodiscard]] bool is_hidden(const Handle& handle);
 
     void hide(const Handle& handle, Place place);
+
+    /// What the server says of a file; kept of those that are open.
+    void note_mode(const Handle& handle, mode_t mode);
+    [[nodiscard]] bool has_set_id(const Handle& handle);
 
     /// While it lives, nobody opens the file: whether it is open, and has to be kept, does not change from no
     /// to yes.
@@ -137,6 +142,9 @@ class PosixExport final : public PosixOrigin {
     Result<PosixAttributes> attributes_of(const Handle& handle);
     Result<void> set_attributes(const Handle& handle, const SetAttributes& attributes);
     Result<void> resize_to(const Handle& handle, std::uint64_t size);
+    /// Before bytes of a file that is open change. The server does it for writers that are not root, and the
+    /// mount writes as nfs.uid whoever its writer is.
+    Result<void> clear_set_id(const Handle& handle);
     void closed(const Handle& handle);
     [[nodiscard]] Client& client() { return client_; }
     [[nodiscard]] std::size_t read_size() const { return root_.read_size(); }
@@ -144,6 +152,7 @@ class PosixExport final : public PosixOrigin {
 
   private:
     Result<Handle> handle_of(const PosixNode& node);
+    Result<void> clear_set_id(const Handle& handle, const struct stat& status);
     /// LOOKUP; ENOENT.
     Result<StatReply> find(const Handle& directory, const std::string& name);
     PosixFilePtr make_file(const Handle& handle, int flags);

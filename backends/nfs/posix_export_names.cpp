@@ -95,7 +95,9 @@ Result<PosixCreated> PosixExport::create(const PosixNode& directory, const std::
     if (auto done = act(std::move(set), "SETATTR"); !done) return fail(std::move(done.error()));
     auto attributes = attributes_of(made->handle);
     if (!attributes) return fail(std::move(attributes.error()));
-    return PosixCreated{make_file(made->handle, flags), std::move(*attributes)};
+    auto file = make_file(made->handle, flags);
+    open_files_.note_mode(made->handle, attributes->status.st_mode);
+    return PosixCreated{std::move(file), std::move(*attributes)};
 }
 
 Result<void> PosixExport::make_and_give(Call call, const char* what, const PosixNode& directory,

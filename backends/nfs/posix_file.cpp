@@ -65,6 +65,7 @@ Result<std::size_t> PosixExportFile::read(std::span<std::byte> destination, std:
 
 Result<void> PosixExportFile::write(std::span<const std::byte> bytes, std::uint64_t offset) {
     if (auto failed = problem(); !failed) return failed;
+    if (auto cleared = origin_.clear_set_id(handle_); !cleared) return cleared;
     writes_->write(bytes, offset, origin_.write_size());
     return is_synchronous_ ? sync(true) : Result<void>();
 }

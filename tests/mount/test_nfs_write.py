@@ -19,7 +19,8 @@ from test_write import (NOBODY, by_nobody, error_of, show, test_append_and_trunc
                         test_hard_links_are_one_file, test_locks, test_mapping_of_a_file_that_somebody_appends_to,
                         test_names_that_were_missing, test_owner_of_what_is_made, test_permissions_are_enforced,
                         test_quick_rewrites_of_one_length_are_told_apart, test_reader_sees_each_write_at_once,
-                        test_removing_all_of_a_large_directory, test_rename, test_replaced_while_open, test_shared_mapping,
+                        test_removing_all_of_a_large_directory, test_rename, test_replaced_while_open, test_set_user_id_is_cleared_by_a_write,
+                        test_shared_mapping,
                         test_special_files, test_unlinked_and_renamed_while_open, test_writes_in_the_middle_and_beyond_the_end)
 
 
