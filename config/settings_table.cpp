@@ -124,6 +124,11 @@ std::vector<Key> make_table() {
         {"demote.idle", Kind::duration, &S::demote_idle,
          "What was not read for so long leaves RAM, but for what is pinned; forever: nothing does.", 1000,
          kMostTime},
+        {"writes.exclusive", Kind::flag, &S::writes_exclusive,
+         "Of buckets that are mounted writable: what another host has written since a file was opened for "
+         "writing here is not overwritten, and close or fsync fails (ESTALE; EEXIST of a new file). The "
+         "server "
+         "must know If-Match and If-None-Match on PUT."},
         {"fill.shard", Kind::text, &S::fill_shard,
          "I/N: of the files in the order in which the cache is filled, this node reads those whose number, "
          "from 0 on, leaves I when divided by N; only these are fetched ahead of all reads, from the start. "

@@ -67,9 +67,9 @@ class S3Origin final : public Origin {
           client_(std::move(target), engine_, provider_.get(), settings.origin_hedge),
           writer_(client_, target_, ownership_, deadline_) {
         if (settings.read_only) return;
-        posix_ =
-            std::make_unique<PosixBucket>(BucketCalls(client_, writer_, target_, ownership_, deadline_),
-                                          LocalCopies(folders_of_copies(settings)), settings.metadata_ttl);
+        posix_ = std::make_unique<PosixBucket>(BucketCalls(client_, writer_, target_, ownership_, deadline_),
+                                               LocalCopies(folders_of_copies(settings)),
+                                               settings.metadata_ttl, settings.writes_exclusive);
     }
 
     ~S3Origin() override { S3Origin::stop(); }

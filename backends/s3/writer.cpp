@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "backends/s3/condition.hpp"
 #include "backends/s3/head.hpp"
 #include "backends/s3/sigv4.hpp"
 #include "backends/s3/upload_xml.hpp"
@@ -52,17 +53,6 @@ void add_attributes(Operation& operation, const PutOptions& options) {
     operation.headers.emplace_back("x-amz-meta-uid", std::to_string(file.uid));
     operation.headers.emplace_back("x-amz-meta-gid", std::to_string(file.gid));
     operation.headers.emplace_back("x-amz-meta-mtime", std::to_string(seconds) + fraction.data());
-}
-
-void add_condition(Operation& operation, const PutOptions& options) {
-    if (options.only_if_absent) operation.headers.emplace_back("If-None-Match", "*");
-    if (!options.only_if_version.empty()) operation.headers.emplace_back("If-Match", options.only_if_version);
-}
-
-Error within_condition(Error error, const PutOptions& options) {
-    if (error.code == EEXIST && !options.only_if_version.empty()) error.code = ESTALE;
-    if (error.code == ENOENT && !options.only_if_version.empty()) error.code = ESTALE;
-    return error;
 }
 
 /// Whether a failed completion may work when it is asked for again.
@@ -191,13 +181,15 @@ Result<Written> Writer::complete(const Upload& upload, std::span<const UploadPar
         if (done || done.error().code != EAGAIN) break;
     }
     if (!done && done.error().code == EAGAIN) done = fail(EIO, done.error().message);
-    // ENOENT: gone, or completed by an attempt whose reply was lost.
-    if (!done && done.error().code != ENOENT) return fail(done.error());
+    // The upload is gone or the object is another one: perhaps by an attempt whose reply was lost.
+    const auto code = done ? 0 : done.error().code;
+    if (code != 0 && code != ENOENT && code != EEXIST && code != ESTALE) return fail(done.error());
     const auto there = stat_file(upload.path);
     if (!done) {
         const auto expected = checksum_of_parts(parts);
         const bool ours = there && expected && there->size == size && unquoted(there->version) == *expected;
-        if (!ours) return fail(done.error());
+        const bool is_as_demanded = there && there->version == options.only_if_version;
+        if (!ours) return fail(is_as_demanded ? ENOENT : code, done.error().message);
     }
     if (!there) return fail(there.error());
     if (there->size != size)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "backends/s3/condition.hpp"
 #include "backends/s3/head.hpp"
 #include "backends/s3/sigv4.hpp"
 #include "backends/s3/upload_xml.hpp"
@@ -202,20 +203,25 @@ Result<Operation> BucketCalls::sending(const std::string& path, const Slice& sli
 
 Result<std::string> BucketCalls::put(const std::string& path, const Slice& slice,
                                      const FileMetadata& metadata, const PutOptions& condition) {
-    auto made = sending(path, slice);
-    if (!made) return fail(std::move(made.error()));
-    for (auto& header : metadata_headers(metadata)) made->headers.push_back(std::move(header));
-    if (condition.only_if_absent) made->headers.emplace_back("If-None-Match", "*");
-    auto response = client_.run(std::move(*made));
-    if (!response && response.error().code == EEXIST) {
-        // Perhaps it is what an earlier attempt wrote, the reply to which was lost.
+    auto attempt = condition;
+    for (bool is_last = false;; is_last = true) {
+        auto made = sending(path, slice);
+        if (!made) return fail(std::move(made.error()));
+        for (auto& header : metadata_headers(metadata)) made->headers.push_back(std::move(header));
+        add_condition(*made, attempt);
+        auto response = client_.run(std::move(*made));
+        if (response) return make_version(response->header("etag"), 0, slice.end - slice.begin);
+        if (response.error().code != EEXIST) return fail(within_condition(response.error(), condition));
         const auto there = head(path);
+        // Perhaps it is what an earlier attempt wrote, the reply to which was lost.
         const auto ours = digest_of(slice, DigestKind::md5);
         if (there && ours && there->metadata == metadata && there->version == '"' + hexadecimal(*ours) + '"')
             return there->version;
+        // Ceph's gateway takes the quotes of If-Match for a part of the ETag.
+        const bool is_as_demanded = there && there->version == condition.only_if_version;
+        if (is_last || !is_as_demanded) return fail(within_condition(response.error(), condition));
+        attempt.only_if_version = unquoted(condition.only_if_version);
     }
-    if (!response) return fail(response.error());
-    return make_version(response->header("etag"), 0, slice.end - slice.begin);
 }
 
 Result<std::string> BucketCalls::put_text(const std::string& path, const std::string& text,
@@ -231,9 +237,9 @@ Result<std::string> BucketCalls::put_text(const std::string& path, const std::st
     made.headers = metadata_headers(metadata);
     made.headers.emplace_back("Content-MD5",
                               to_base64({reinterpret_cast<const char*>(raw.data()), raw.size()}));
-    if (condition.only_if_absent) made.headers.emplace_back("If-None-Match", "*");
+    add_condition(made, condition);
     const auto response = client_.run(std::move(made));
-    if (!response) return fail(response.error());
+    if (!response) return fail(within_condition(response.error(), condition));
     return make_version(response->header("etag"), 0, text.size());
 }
 
@@ -289,6 +295,18 @@ void BucketCalls::copy_part(const Upload& upload, unsigned number, const std::st
 
 Result<std::string> BucketCalls::complete(const Upload& upload, std::span<const UploadPart> parts,
                                           const PutOptions& condition) {
+    if (has_condition(condition)) {
+        // Servers that know conditions for PUT may ignore them here (Ceph's gateway does): then this is all
+        // that tells, but for what happens between the two requests.
+        const auto there = head(upload.path);
+        const auto code = there ? 0 : there.error().code;
+        if (code != 0 && code != ENOENT) return fail(there.error());
+        const auto ours = checksum_of_parts(parts);  // of an attempt whose reply was lost
+        if (there && ours && unquoted(there->version) == *ours) return there->version;
+        if (condition.only_if_absent && there) return fail(EEXIST, upload.path + " is there by now");
+        if (!condition.only_if_version.empty() && (!there || there->version != condition.only_if_version))
+            return fail(ESTALE, upload.path + (there ? " is another object by now" : " is gone"));
+    }
     auto written = writer_.complete(upload, parts, condition);
     if (!written) return fail(std::move(written.error()));
     return std::move(written->version);

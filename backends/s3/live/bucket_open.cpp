@@ -170,16 +170,39 @@ void PosixBucket::put_own(const BucketNodePtr& node, const Facts& facts) {
     fresh_.erase(node->inode);
 }
 
+PutOptions PosixBucket::condition_for(const BucketNode& node, Draft& draft) {
+    PutOptions condition;
+    // Of metadata alone the server makes the new object, out of whatever it has.
+    if (exclusive_ && draft.has_base()) condition.only_if_version = draft.base_version();
+    const MutexLock lock(mutex_);
+    condition.only_if_absent = !node.has_object && (node.is_exclusive || exclusive_);
+    return condition;
+}
+
+/// The object is another host's. What is known of it is out of date.
+void PosixBucket::tell_lost_update(const BucketNodePtr& node, const std::string& path) {
+    known_.drop(place(*node));
+    {
+        const MutexLock lock(mutex_);
+        if (std::exchange(node->is_lost_update_told, true)) return;
+    }
+    log::error(
+        path +
+        ": another host has written it since it was opened here: its object stays, and what was written "
+        "here is kept until the file is closed");
+}
+
 Result<void> PosixBucket::publish_locked(const BucketNodePtr& node, const std::string& path) {
     const auto draft = draft_of(*node);
     if (!draft || !draft->is_changed()) return {};
-    PutOptions condition;
-    {
-        const MutexLock lock(mutex_);
-        condition.only_if_absent = node->is_exclusive && !node->has_object;
-    }
+    const auto condition = condition_for(*node, *draft);
     auto facts = draft->publish(path, condition);
-    if (!facts) return fail(facts.error().within(path));
+    if (!facts) {
+        const auto code = facts.error().code;
+        if (code == EEXIST || (code == ESTALE && !condition.only_if_version.empty()))
+            tell_lost_update(node, path);
+        return fail(facts.error().within(path));
+    }
     put_own(node, *facts);
     return {};
 }

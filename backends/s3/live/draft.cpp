@@ -23,6 +23,12 @@ std::int64_t now_ns() {
         .count();
 }
 
+/// An object that is gone is another one than what was opened.
+Error of_base(Error error) {
+    if (error.code == ENOENT) error.code = ESTALE;
+    return error;
+}
+
 }  // namespace
 
 void DraftTotals::take_part() {
@@ -115,6 +121,11 @@ bool Draft::is_changed() {
 bool Draft::has_base() {
     const MutexLock lock(mutex_);
     return base_.has_value();
+}
+
+std::string Draft::base_version() {
+    const MutexLock lock(mutex_);
+    return base_ && is_strong_etag(base_->facts.version) ? base_->facts.version : std::string();
 }
 
 void Draft::set_metadata(FileMetadata metadata) {
@@ -219,7 +230,7 @@ Result<std::size_t> Draft::read(std::span<std::byte> destination, std::uint64_t 
     for (const auto& range : elsewhere) {
         const auto piece = destination.subspan(range.begin - offset, range.end - range.begin);
         auto got = calls_.read(base->path, base->facts.version, range.begin, piece);
-        if (!got) return fail(std::move(got.error()));
+        if (!got) return fail(of_base(std::move(got.error())));
     }
     return destination.size();
 }
@@ -289,7 +300,7 @@ Result<void> Draft::fetch(std::uint64_t begin, std::uint64_t end) {
             if (!fetch_piece(*base, {at, std::min(at + kPieceOfFetch, range.end)}, together)) break;
         }
     }
-    if (auto got = together.wait(); !got) return got;
+    if (auto got = together.wait(); !got) return fail(of_base(std::move(got.error())));
     const MutexLock lock(mutex_);
     for (const auto& range : missing) present_.add(range.begin, range.end);
     return {};

@@ -96,6 +96,8 @@ class Draft {
     [[nodiscard]] std::uint64_t size() TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] bool is_changed() TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] bool has_base() TIERFS_EXCLUDES(mutex_);
+    /// Of the object that it changes; empty where there is none, or where the server gives none to compare.
+    [[nodiscard]] std::string base_version() TIERFS_EXCLUDES(mutex_);
 
   private:
     enum class PartState : std::uint8_t { sending, sent, failed };

@@ -34,9 +34,10 @@ Facts facts_of_draft(Draft& draft, const Facts& own) {
 
 }  // namespace
 
-PosixBucket::PosixBucket(BucketCalls calls, LocalCopies copies, std::chrono::milliseconds ttl)
+PosixBucket::PosixBucket(BucketCalls calls, LocalCopies copies, std::chrono::milliseconds ttl, bool exclusive)
     : calls_(std::move(calls)),
       copies_(std::move(copies)),
+      exclusive_(exclusive),
       known_(ttl),
       root_(std::make_shared<BucketNode>(InodeNumbers::kRoot, S_IFDIR)),
       root_hold_(std::make_shared<HeldNode>(root_)) {

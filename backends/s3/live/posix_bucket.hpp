@@ -23,9 +23,10 @@ struct BucketNode {
     std::shared_ptr<BucketNode> parent;  ///< null: the root
     std::string name;
     bool is_unlinked = false;
-    Facts last;              ///< of an unlinked one
-    bool has_object = true;  ///< false: made here and not published yet
-    bool is_exclusive = false;
+    Facts last;                 ///< of an unlinked one
+    bool has_object = true;     ///< false: made here and not published yet
+    bool is_exclusive = false;  ///< made with O_EXCL
+    bool is_lost_update_told = false;
     unsigned opens = 0, writers = 0;
     std::shared_ptr<Draft> draft;  ///< while it is open for writing, or kept for who has it open
     std::uint64_t epoch = 0;       ///< how often this mount put another object there
@@ -42,8 +43,10 @@ using BucketNodePtr = std::shared_ptr<BucketNode>;
 /// directories are not atomic: names arrive before they leave, and an error leaves the old ones.
 class PosixBucket final : public PosixOrigin {
   public:
-    /// `copies`: where what is written is kept. The client and writer behind `calls` must outlive this.
-    PosixBucket(BucketCalls calls, LocalCopies copies, std::chrono::milliseconds ttl);
+    /// `copies`: where what is written is kept. `exclusive`: what others changed since it was opened for
+    /// writing here is not overwritten (ESTALE; EEXIST where it was new). The client and writer behind
+    /// `calls` must outlive this.
+    PosixBucket(BucketCalls calls, LocalCopies copies, std::chrono::milliseconds ttl, bool exclusive = false);
 
     [[nodiscard]] PosixNodePtr root() override { return root_hold_; }
     Result<PosixAttributes> look_up(const PosixNode& directory, const std::string& name) override;
@@ -147,6 +150,8 @@ class PosixBucket final : public PosixOrigin {
     Result<void> publish_locked(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
     void let_go(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
     void put_own(const BucketNodePtr& node, const Facts& facts) TIERFS_EXCLUDES(mutex_);
+    PutOptions condition_for(const BucketNode& node, Draft& draft) TIERFS_EXCLUDES(mutex_);
+    void tell_lost_update(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
 
     // bucket_attributes.cpp
     Result<void> change(const PosixNode& node, const Change& change);
@@ -155,6 +160,7 @@ class PosixBucket final : public PosixOrigin {
 
     BucketCalls calls_;
     const LocalCopies copies_;
+    const bool exclusive_;
     KnownNames known_;
     InodeNumbers numbers_;
     PathLocks locks_;

@@ -127,6 +127,9 @@ Reply FakeBucket::complete(const ReceivedRequest& request, Upload& upload, const
     const auto key = upload.key;
     if (request.header("if-none-match") == "*" && objects_.contains(key))
         return refuse(412, "PreconditionFailed");
+    const auto wanted = request.header("if-match");
+    if (!wanted.empty() && (!objects_.contains(key) || objects_[key].etag != wanted))
+        return refuse(412, "PreconditionFailed");
     static const std::regex kPart(R"re(<Part><PartNumber>(\d+)</PartNumber><ETag>"([^"]*)"</ETag></Part>)re");
     std::vector<UploadPart> parts;
     std::string body;

@@ -147,7 +147,24 @@ TEST_F(S3Writer, ConditionsAreKept) {
     pinned.only_if_version = '"' + md5("old") + '"';
     EXPECT_TRUE(writer_->put("f", bytes_of("new"), pinned));
     EXPECT_EQ(write_in_parts("f", {"a", "b"}, exclusive).error().code, EEXIST);
+    EXPECT_EQ(write_in_parts("f", {"a", "b"}, pinned).error().code, ESTALE);
     EXPECT_EQ(bucket_.objects().at("pre/f").body, "new");
+    pinned.only_if_version = '"' + md5("new") + '"';
+    EXPECT_TRUE(write_in_parts("f", {"a", "b"}, pinned));
+    EXPECT_EQ(write_in_parts("none", {"a", "b"}, pinned).error().code, ESTALE);
+}
+
+TEST_F(S3Writer, ServerThatDoesNotKnowConditionsIsNamed) {
+    PutOptions exclusive;
+    exclusive.only_if_absent = true;
+    for (const auto& reply : {error(501, "NotImplemented"), error(400, "InvalidArgument")}) {
+        fail_first(100, "PUT", "/f", reply);
+        serve();
+        EXPECT_THAT(writer_->put("f", bytes_of("hello"), exclusive).error().message,
+                    HasSubstr("If-None-Match"));
+        EXPECT_THAT(writer_->put("f", bytes_of("hello"), {}).error().message,
+                    testing::Not(HasSubstr("If-None-Match")));
+    }
 }
 
 TEST_F(S3Writer, PartsBecomeOneObject) {
