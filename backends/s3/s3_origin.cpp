@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "backends/dir/read_pool.hpp"
 #include "backends/s3/client.hpp"
 #include "backends/s3/head.hpp"
 #include "backends/s3/keys.hpp"
@@ -17,6 +18,7 @@ constexpr unsigned kAttemptsOfCheck = 5;
 constexpr std::chrono::milliseconds kDeadlineOfCheck{10000};
 // S3 closes idle connections after some five seconds; other servers keep them for minutes.
 constexpr std::chrono::seconds kIdleAgeAws{4}, kIdleAgeOther{60};
+constexpr unsigned kReadersOfCopies = 2;
 
 http::Clock::time_point deadline_in(std::chrono::milliseconds time) {
     return time == kForever ? http::Clock::time_point::max() : http::Clock::now() + time;
@@ -70,6 +72,8 @@ class S3Origin final : public Origin {
         posix_ = std::make_unique<PosixBucket>(BucketCalls(client_, writer_, target_, ownership_, deadline_),
                                                LocalCopies(folders_of_copies(settings)),
                                                settings.metadata_ttl, settings.writes_exclusive);
+        copies_ = std::make_unique<ReadPool>(kReadersOfCopies, deadline_,
+                                             [](OriginRead& request) { request.done({}); });
     }
 
     ~S3Origin() override { S3Origin::stop(); }
@@ -91,12 +95,14 @@ class S3Origin final : public Origin {
     }
 
     void stop() override {
+        if (copies_) copies_->stop();
         if (provider_) provider_->begin_stop();
         engine_.stop();
         if (provider_) provider_->stop();
     }
 
   private:
+    bool read_recent(OriginRead& request);
     [[nodiscard]] Operation list_operation(const std::string& prefix, const std::string& token,
                                            unsigned limit, bool delimited) const {
         Operation operation;
@@ -135,6 +141,7 @@ class S3Origin final : public Origin {
     Client client_;
     Writer writer_;
     std::unique_ptr<PosixBucket> posix_;  ///< of a writable mount; else null
+    std::unique_ptr<ReadPool> copies_;    ///< reads what was just written; likewise
 };
 
 Result<Listing> S3Origin::run_listing(Operation operation, bool checking) {
@@ -261,11 +268,30 @@ Result<ListPage> S3Origin::list(const std::string& path, const std::string& toke
     return map_listing(*listing, prefix, ownership_);
 }
 
+/// What this mount has just written needs no request. The bytes are read in `done`, which holds what it
+/// needs: a thread of the pool may be held by the disk beyond the end of the mount.
+bool S3Origin::read_recent(OriginRead& request) {
+    if (!posix_) return false;
+    auto copy = posix_->recent()->find(request.path, request.version);
+    if (!copy) return false;
+    request.done = [recent = posix_->recent(), copy = std::move(copy), path = request.path,
+                    version = request.version, offset = request.offset, destination = request.destination,
+                    done = std::move(request.done)](Result<void> read) {
+        if (read) read = copy->read(destination, offset);
+        // Whoever asks again for what cannot be read gets it from the bucket.
+        recent->was_read(path, version, read ? destination.size() : UINT64_MAX);
+        done(std::move(read));
+    };
+    copies_->submit(std::move(request));
+    return true;
+}
+
 void S3Origin::read(OriginRead request) {
     if (request.destination.empty()) {
         request.done({});
         return;
     }
+    if (read_recent(request)) return;
     Operation operation;
     operation.kind = RequestKind::get;
     operation.key = target_.prefix + request.path;

@@ -88,6 +88,7 @@ Result<void> PosixBucket::change_file(const BucketNodePtr& node, const Change& c
         if (!version) return fail(std::move(version.error()));
         now->metadata = std::move(metadata);
         now->version = std::move(*version);
+        recent_->copied(*path, *path, now->version);
         put_own(node, *now);
         return {};
     }

@@ -212,6 +212,7 @@ Result<void> PosixBucket::remove(const PosixNode& directory, const std::string& 
         if (auto kept = keep_parent(parent, key); !kept) return kept;
         if (auto removed = calls_.remove(key); !removed) return removed;
     }
+    recent_->forget(*path);
     unlinked(node, place, *there);
     return {};
 }

@@ -35,6 +35,8 @@ class BucketFile final : public PosixFile {
             static_cast<std::size_t>(std::min<std::uint64_t>(destination.size(), pinned.size - offset)));
         const auto path = bucket_.path_of(*node_);
         if (!path) return fail(path.error());
+        const auto recent = bucket_.recent()->find(*path, pinned.version);
+        if (recent && recent->read(destination, offset)) return destination.size();
         auto read = bucket_.calls().read(*path, pinned.version, offset, destination);
         if (!read)
             return fail(read.error().code == ENOENT ? ESTALE : read.error().code, read.error().message);
@@ -235,9 +237,19 @@ void PosixBucket::closed(const BucketNodePtr& node, bool was_writing) {
         // Mapped pages are written back after the last close.
         if (auto done = publish_locked(node, *path); !done)
             log::error("what was written to a file is lost: " + done.error().message);
+        keep_recent(node, *draft);
         return let_go(node);
     }
     let_go(node);
+}
+
+/// What nobody writes to any more; the path must be locked, so that nobody begins to.
+void PosixBucket::keep_recent(const BucketNodePtr& node, Draft& draft) {
+    {
+        const MutexLock lock(mutex_);
+        if (node->writers != 0) return;
+    }
+    if (auto copy = draft.whole_copy()) recent_->add(std::move(*copy));
 }
 
 void PosixBucket::let_go(const BucketNodePtr& node) {

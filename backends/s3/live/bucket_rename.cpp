@@ -99,6 +99,7 @@ Result<void> PosixBucket::move_file(Move& move) {
     }
     moved(move);
     known_.put(move.to_place, move.moved);
+    recent_->copied(move.from, move.to, move.moved.version);
     if (!move.node) return {};
     if (const auto draft = draft_of(*move.node)) draft->rebase({move.to, move.moved});
     put_own(move.node, move.moved);
@@ -195,6 +196,7 @@ Result<void> PosixBucket::move_tree(Move& move) {
         gone = together.wait();
     }
     known_.clear();
+    recent_->clear();        // the copies of the server's have versions of their own
     if (!gone) return gone;  // what is left of the old names is there twice
     moved(move);
     for (const auto& node : open) {

@@ -128,6 +128,14 @@ std::string Draft::base_version() {
     return base_ && is_strong_etag(base_->facts.version) ? base_->facts.version : std::string();
 }
 
+std::optional<RecentCopy> Draft::whole_copy() {
+    const MutexLock lock(mutex_);
+    const bool is_published = base_ && !bytes_changed_ && !broken_;
+    if (!is_published || gone_.count() != 0 || !absent(0, size_).empty()) return std::nullopt;
+    if (!is_strong_etag(base_->facts.version)) return std::nullopt;
+    return RecentCopy{base_->path, base_->facts.version, size_, copy_};
+}
+
 void Draft::set_metadata(FileMetadata metadata) {
     const MutexLock lock(mutex_);
     if (metadata_ == metadata) return;

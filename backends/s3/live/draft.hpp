@@ -10,6 +10,7 @@
 #include "backends/s3/live/bucket_calls.hpp"
 #include "backends/s3/live/byte_ranges.hpp"
 #include "backends/s3/live/part_sizes.hpp"
+#include "backends/s3/live/recent_copies.hpp"
 
 namespace tierfs::s3 {
 
@@ -90,6 +91,9 @@ class Draft {
     void set_path(std::string path) TIERFS_EXCLUDES(mutex_);
     /// Its object is another now, of the same bytes: it was copied or got other metadata.
     void rebase(Base base) TIERFS_EXCLUDES(mutex_);
+
+    /// All bytes of what was published last, if they are here and nothing has been changed since.
+    std::optional<RecentCopy> whole_copy() TIERFS_EXCLUDES(mutex_);
 
     void set_metadata(FileMetadata metadata) TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] FileMetadata metadata() TIERFS_EXCLUDES(mutex_);

@@ -11,6 +11,7 @@
 #include "backends/s3/live/inode_numbers.hpp"
 #include "backends/s3/live/known_names.hpp"
 #include "backends/s3/live/path_locks.hpp"
+#include "backends/s3/live/recent_copies.hpp"
 
 namespace tierfs::s3 {
 
@@ -88,6 +89,8 @@ class PosixBucket final : public PosixOrigin {
     [[nodiscard]] BucketCalls& calls() { return calls_; }
     [[nodiscard]] InodeNumbers& numbers() { return numbers_; }
     [[nodiscard]] KnownNames& known() { return known_; }
+    /// What can be read without asking the bucket; may outlive this.
+    [[nodiscard]] const std::shared_ptr<RecentCopies>& recent() { return recent_; }
     Result<std::string> path_of(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
     Result<Facts> facts(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
     PosixAttributes shown(const Facts& facts, std::uint64_t inode, bool is_unlinked) const;
@@ -148,6 +151,7 @@ class PosixBucket final : public PosixOrigin {
     // bucket_open.cpp
     Result<std::shared_ptr<Draft>> make_draft(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
     Result<void> publish_locked(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
+    void keep_recent(const BucketNodePtr& node, Draft& draft) TIERFS_EXCLUDES(mutex_);
     void let_go(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
     void put_own(const BucketNodePtr& node, const Facts& facts) TIERFS_EXCLUDES(mutex_);
     PutOptions condition_for(const BucketNode& node, Draft& draft) TIERFS_EXCLUDES(mutex_);
@@ -165,6 +169,7 @@ class PosixBucket final : public PosixOrigin {
     InodeNumbers numbers_;
     PathLocks locks_;
     mutable DraftTotals totals_;
+    const std::shared_ptr<RecentCopies> recent_ = std::make_shared<RecentCopies>();
     const BucketNodePtr root_;
     const PosixNodePtr root_hold_;
     Mutex mutex_;
