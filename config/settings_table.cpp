@@ -106,9 +106,24 @@ std::vector<Key> make_table() {
         {"pack.path", Kind::text, &S::pack,
          "A pack of the source, made by `tierfs pack`: s3://BUCKET/PREFIX or a folder. Names come from it "
          "alone, "
-         "small files out of its extents; it is trusted to be what the source is. Empty: there is none. "
+         "small files out of its extents; whether it is trusted to be what the source is, pack.staleness "
+         "says. "
+         "Empty: there is none. "
          "Short: "
          "pack."},
+        {"pack.staleness",
+         Kind::choice,
+         &S::pack_staleness,
+         "What is done about a source that has changed since it was packed. trust: nothing, for datasets "
+         "that "
+         "never change. list: it is listed in the background, and what differs from the pack comes from it. "
+         "check: names come from the source, as without a pack, and small files that have not changed out of "
+         "the pack.",
+         0,
+         0,
+         false,
+         false,
+         {"trust", "list", "check"}},
         {"pack.max_object", Kind::size, &S::pack_max_object,
          "Objects up to this size are packed into extents.", 0, kMiB},
         {"prefetch.window", Kind::size, &S::prefetch_window,

@@ -26,7 +26,8 @@ constexpr auto kStuckPatience = std::chrono::seconds(3);  // beyond the origin's
 constexpr unsigned kBlockingThreads = 16;                 // of a writable mount, at least
 constexpr unsigned kMostBlockingThreads = 64;        // where answers take long: uploads hold a thread each
 constexpr std::uint64_t kMemoryOfThread = 16 << 20;  // of memory.limit
-constexpr auto kMargin = std::chrono::seconds(1);    // for an answer on its way when the deadline passes
+constexpr std::chrono::milliseconds kLongestBelief = std::chrono::hours(24);  // in a pack that is compared
+constexpr auto kMargin = std::chrono::seconds(1);  // for an answer on its way when the deadline passes
 
 // Resident set as ps shows it: files that are mapped included.
 std::uint64_t resident_set() {
@@ -91,8 +92,22 @@ Result<void> Daemon::open_origin_or_pack() {
     if (!packed) return fail(packed.error());
     pack_ = packed->get();
     origin_ = std::move(*packed);
-    settings_.metadata_ttl = kForever;  // the pack never says anything else
+    if (settings_.pack_staleness == "trust") {
+        settings_.metadata_ttl = kForever;  // the pack never says anything else
+    } else {
+        settings_.metadata_ttl = std::min(settings_.metadata_ttl, kLongestBelief);
+    }
     return {};
+}
+
+void Daemon::watch_source() {
+    if (pack_ == nullptr) return;
+    pack_->watch_source([this](const Renewed& renewed) {
+        std::vector<Namespace::Renewed> names;
+        names.reserve(renewed.names.size());
+        for (const auto& [name, same_object] : renewed.names) names.push_back({name, same_object});
+        names_->renewed(renewed.directory, names);
+    });
 }
 
 // The origin, its pack, and the settings that the records of an index have taken in. S3 knows no owners and
@@ -100,7 +115,10 @@ Result<void> Daemon::open_origin_or_pack() {
 // identity alone: a new index adopts what the cache holds.)
 std::string Daemon::index_identity() const {
     std::string identity = origin_->identity();
-    if (pack_ != nullptr) identity += " pack=" + to_string(pack_->manifest().index);
+    // Of a pack that is trusted, answers hold for ever; with `check` they are the source's own.
+    if (pack_ != nullptr && settings_.pack_staleness != "check")
+        identity += " pack=" + to_string(pack_->manifest().index);
+    if (pack_ != nullptr && settings_.pack_staleness == "list") identity += " list";
     // What was known before of names that this mount may change must not be believed after it.
     if (!settings_.read_only) identity += " rw";
     if (origin_->kind() != "s3") return identity;
@@ -237,6 +255,7 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number, Fil
         std::make_unique<MetricsServer>(settings_.metrics_listen, [this] { return metrics_text(status()); });
     metrics_->tick();
     sample_memory();
+    watch_source();
     return {};
 }
 

@@ -98,6 +98,8 @@ class Daemon {
     Result<void> check_origin(bool strict);
     Result<void> check_identity();
     Result<void> open_origin_or_pack();
+    /// Of a pack with pack.staleness=list.
+    void watch_source();
     /// What names an index (see the definition).
     [[nodiscard]] std::string index_identity() const;
     Result<void> open_index();

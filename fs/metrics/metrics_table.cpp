@@ -217,9 +217,32 @@ std::vector<Metric> tier_metrics() {
     };
 }
 
+std::vector<Metric> pack_metrics() {
+    return {
+        {"tierfs_pack_differing_names", Kind::gauge, "difference",
+         "Names that are not as in the pack, as the last comparison with the source found them.",
+         [](In in, Samples& s) {
+             if (in.pack.comparison.ended == 0) return;
+             s.add(label("difference", "changed"), of(in.pack.comparison.changed));
+             s.add(label("difference", "new"), of(in.pack.comparison.added));
+             s.add(label("difference", "removed"), of(in.pack.comparison.removed));
+         }},
+        {"tierfs_pack_compared_timestamp_seconds", Kind::gauge, "",
+         "When the last comparison of the source with its pack ended.",
+         [](In in, Samples& s) {
+             if (in.pack.comparison.ended != 0) s.add(static_cast<double>(in.pack.comparison.ended_at));
+         }},
+        {"tierfs_pack_comparison_failed", Kind::gauge, "",
+         "1 when the source could not be compared with its pack since.",
+         [](In in, Samples& s) {
+             if (in.pack.staleness == "list") s.add(in.pack.comparison.error.empty() ? 0 : 1);
+         }},
+    };
+}
+
 std::vector<Metric> make_table() {
     std::vector<Metric> all = mount_metrics();
-    for (auto part : {read_metrics(), origin_metrics(), tier_metrics()})
+    for (auto part : {read_metrics(), origin_metrics(), pack_metrics(), tier_metrics()})
         all.insert(all.end(), part.begin(), part.end());
     return all;
 }

@@ -259,4 +259,43 @@ void Asker::commit_distrust(NodeId node) {
     sink_.entry_changed(parent, name);
 }
 
+Result<std::vector<NodeId>> Asker::commit_renewal(NodeId directory,
+                                                  const std::vector<Namespace::Renewed>& names) {
+    std::vector<NodeId> nodes(names.size());
+    const Turns::Turn turn(turns_, directory);
+    Changes changes(table_.index());
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        const auto known = table_.name(directory, names[i].name);
+        if (!known) return fail(known.error());
+        if (!*known) continue;
+        nodes[i] = (*known)->node;
+        NodeRecord doubtful = *(*known)->record;
+        doubtful.checked_ns = kDistrusted;
+        changes.put_node(nodes[i], std::move(doubtful));
+    }
+    const auto listing = table_.index().find_listing(directory);
+    if (!listing) return fail(listing.error());
+    if (*listing) {
+        auto never = **listing;
+        never.listed_ns = 0;
+        changes.batch().put_listing(directory, never);
+    }
+    if (auto done = table_.commit(changes); !done) return fail(done.error());
+    return nodes;
+}
+
+void Asker::renew(NodeId directory, const std::vector<Namespace::Renewed>& names) {
+    const auto nodes = commit_renewal(directory, names);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        table_.forget_absent(directory, names[i].name);
+        const NodeId node = nodes ? (*nodes)[i] : 0;
+        if (!names[i].same_object) {
+            sink_.entry_changed(directory, names[i].name);
+        } else if (node != 0) {
+            sink_.node_changed(node);
+        }
+    }
+    sink_.node_changed(directory);
+}
+
 }  // namespace tierfs

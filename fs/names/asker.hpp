@@ -46,6 +46,8 @@ class Asker {
 
     /// What this node's name leads to is to be asked afresh; the kernel is told to forget the entry.
     void distrust(NodeId node);
+    /// See Namespace::renewed.
+    void renew(NodeId directory, const std::vector<Namespace::Renewed>& names);
     /// Whether `distrust` was called for it and no answer came since.
     [[nodiscard]] bool is_distrusted(NodeId node, const NodeRecord& record);
 
@@ -82,6 +84,9 @@ class Asker {
     Answer stale(const NameKey& key, const Error& error);
     bool is_listing_worth_it(NodeId directory);
     void commit_distrust(NodeId node);
+    /// Of those of `names` that lead somewhere, where to; in the order of `names`, 0 for the others.
+    Result<std::vector<NodeId>> commit_renewal(NodeId directory,
+                                               const std::vector<Namespace::Renewed>& names);
 
     NodeTable& table_;
     Merger& merger_;

@@ -115,6 +115,10 @@ class NamespaceOfOrigin final : public Namespace {
 
     void version_gone(NodeId node) override { asker_.distrust(node); }
 
+    void renewed(const std::string& directory, const std::vector<Renewed>& names) override {
+        if (const auto node = table_.node_of(directory)) asker_.renew(*node, names);
+    }
+
     [[nodiscard]] bool keeps_listing(NodeId directory) override { return validity_.keeps_listing(directory); }
 
     [[nodiscard]] std::chrono::milliseconds negative_ttl() const override {

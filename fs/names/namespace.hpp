@@ -93,6 +93,17 @@ class Namespace {
     /// afresh at the next lookup, the kernel is told to forget the entry.
     virtual void version_gone(NodeId node) = 0;
 
+    /// One name of a directory that the origin has something else for by now.
+    struct Renewed {
+        std::string name;
+        bool same_object = false;  ///< with other attributes: the kernel need not forget the entry
+    };
+    /// The origin answers otherwise from now on for these names of a directory (its path; components joined
+    /// by
+    /// '/'): they and the directory's listing are asked for afresh, the kernel is told to forget them. Blocks
+    /// for the index at most. What was asked before and is answered after this is believed for metadata.ttl.
+    virtual void renewed(const std::string& directory, const std::vector<Renewed>& names) = 0;
+
     /// Whether the kernel may keep a directory's listing for good: a rule says that it is immutable.
     [[nodiscard]] virtual bool keeps_listing(NodeId directory) = 0;
 

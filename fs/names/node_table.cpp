@@ -267,6 +267,18 @@ Result<std::shared_ptr<const ObjectRef>> NodeTable::object(NodeId id) {
     return object;
 }
 
+std::optional<NodeId> NodeTable::node_of(const std::string& path) {
+    NodeId node = kRootNode;
+    for (std::size_t begin = 0; begin < path.size();) {
+        const auto end = std::min(path.find('/', begin), path.size());
+        const auto known = name(node, path.substr(begin, end - begin));
+        if (!known || !*known) return std::nullopt;
+        node = (*known)->node;
+        begin = end + 1;
+    }
+    return node;
+}
+
 Result<std::int64_t> NodeTable::listed(NodeId directory, std::int64_t now) {
     const auto listing = index_.find_listing(directory);
     if (!listing) return fail(listing.error());

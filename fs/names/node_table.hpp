@@ -118,6 +118,8 @@ class NodeTable {
     /// Path at the origin. ESTALE: a node on the way is not known. ENAMETOOLONG.
     Result<std::string> path(NodeId node);
     Result<std::string> path(NodeId parent, const std::string& name);
+    /// The node that a path leads to ("" is the root); nothing when it is not known.
+    std::optional<NodeId> node_of(const std::string& path);
     Result<std::shared_ptr<const ObjectRef>> object(NodeId node);
     [[nodiscard]] ContentId content(const std::string& path, const std::string& version) const;
 
@@ -142,6 +144,7 @@ class NodeTable {
     [[nodiscard]] std::chrono::milliseconds absent_left(NodeId parent, const std::string& name,
                                                         std::int64_t now);
     void remember_absent(NodeId parent, const std::string& name, std::int64_t until);
+    void forget_absent(NodeId parent, const std::string& name) { absent_.erase({parent, name}); }
 
     [[nodiscard]] std::uint64_t known_nodes() { return nodes_.size(); }
     Index& index() { return index_; }

@@ -1,6 +1,8 @@
 #include "fs/status/status.hpp"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
@@ -210,11 +212,43 @@ void tier_lines(std::string& out, const Json& status) {
     out += padded("origin", 44) + size_at(status, "/reads/by_tier/origin") + "\n";
 }
 
+Json comparison_json(const PackStats& pack) {
+    if (pack.staleness != "list") return nullptr;
+    const auto& last = pack.comparison;
+    return Json{{"running", last.running}, {"ended", last.ended},       {"ended_at", last.ended_at},
+                {"took_s", last.took_s},   {"changed", last.changed},   {"new", last.added},
+                {"removed", last.removed}, {"too_many", last.too_many}, {"error", last.error}};
+}
+
 Json pack_json(const PackStats& pack) {
     if (pack.location.empty()) return nullptr;
-    return Json{{"location", pack.location}, {"index", pack.index},   {"files", pack.files},
-                {"reads", pack.reads},       {"bytes", pack.bytes},   {"requests", pack.requests},
-                {"damaged", pack.damaged},   {"failed", pack.failed}, {"last_error", pack.last_error}};
+    return Json{{"location", pack.location},
+                {"index", pack.index},
+                {"files", pack.files},
+                {"reads", pack.reads},
+                {"bytes", pack.bytes},
+                {"requests", pack.requests},
+                {"damaged", pack.damaged},
+                {"failed", pack.failed},
+                {"last_error", pack.last_error},
+                {"staleness", pack.staleness},
+                {"comparison", comparison_json(pack)}};
+}
+
+std::string comparison_text(const Json& status) {
+    const auto ended = status.value(Json::json_pointer("/pack/comparison/ended_at"), std::int64_t{0});
+    const auto error = text_at(status, "/pack/comparison/error");
+    std::string text = "not compared with the source yet";
+    if (ended != 0) {
+        const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+        text = "compared with the source " + std::to_string(std::max<std::int64_t>(now - ended, 0)) +
+               " s ago: " + count_at(status, "/pack/comparison/changed") + " changed, " +
+               count_at(status, "/pack/comparison/new") + " new, " +
+               count_at(status, "/pack/comparison/removed") + " removed";
+    }
+    if (status.value(Json::json_pointer("/pack/comparison/too_many"), false))
+        text += "; too many to keep: the source is asked for all names, pack it again";
+    return text + (error.empty() ? "" : "; the last comparison failed: " + error);
 }
 
 std::string pack_text(const Json& status) {
@@ -223,6 +257,13 @@ std::string pack_text(const Json& status) {
            size_at(status, "/pack/bytes") + " in " + count_at(status, "/pack/requests") + " requests, " +
            count_at(status, "/pack/damaged") + " damaged, " + count_at(status, "/pack/failed") + " failed" +
            (error.empty() ? "" : "; the last: " + error);
+}
+
+std::string staleness_text(const Json& status) {
+    const auto policy = text_at(status, "/pack/staleness");
+    if (policy == "trust") return "trust: names are those of the pack";
+    if (policy == "check") return "check: names come from the source";
+    return policy + ": " + comparison_text(status);
 }
 
 std::string restarts_text(const Json& status) {
@@ -350,7 +391,10 @@ std::string status_text(const Json& status) {
              " head, " + count_at(status, "/origin/requests/list") + " list; " +
              size_at(status, "/origin/bytes_read") + " read, " + count_at(status, "/origin/retries") +
              " retries, " + count_at(status, "/origin/errors") + " errors");
-    if (status.contains("pack") && status["pack"].is_object()) line(out, "pack", pack_text(status));
+    if (status.contains("pack") && status["pack"].is_object()) {
+        line(out, "pack", pack_text(status));
+        line(out, "staleness", staleness_text(status));
+    }
     for (const auto& dataset : status.value("datasets", Json::array())) {
         line(out, "dataset",
              text_at(dataset, "/match") + " " + text_at(dataset, "/class") +

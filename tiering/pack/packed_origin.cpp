@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <fstream>
+#include <iterator>
+#include <set>
 
 #include "backends/disk/file_descriptor.hpp"
 #include "config/log.hpp"
@@ -13,6 +14,7 @@
 #include "tiering/pack/fetch_index.hpp"
 #include "tiering/pack/index.hpp"
 #include "tiering/pack/publish.hpp"
+#include "tiering/pack/source_watch.hpp"
 #include "tiering/stage/json_text.hpp"
 
 namespace tierfs {
@@ -23,6 +25,9 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kNamesPerPage = 4096;
 constexpr const char* kKept = "pack-";
+/// `list` keeps names that differ from the pack in memory, some 300 bytes each: one for so many bytes of
+/// memory.limit.
+constexpr std::uint64_t kMemoryOfName = 4096;
 
 /// Of this very location: another pack's is not taken for it.
 std::string kept_manifest_name(const Settings& settings) {
@@ -63,47 +68,56 @@ class PackOverSource final : public PackedOrigin {
           dest_(std::move(dest)),
           manifest_(std::move(manifest)),
           makes_owners_(source_->kind() == "s3"),
+          asks_source_(settings_.pack_staleness == "check"),
           extents_(*dest_, *source_) {}
 
     [[nodiscard]] std::string identity() const override { return source_->identity(); }
     [[nodiscard]] std::string kind() const override { return source_->kind(); }
-    /// The manifest has been read, and the source need not answer.
-    Result<void> check() override { return {}; }
-    Result<Attributes> stat(const std::string& path) override {
-        auto entry = index_->find(path);
-        if (!entry) return fail(entry.error());
-        return owned(std::move(entry->attributes));
-    }
+    /// The manifest has been read; the source need not answer, but where every name is asked of it.
+    Result<void> check() override { return asks_source_ ? source_->check() : Result<void>(); }
+    Result<Attributes> stat(const std::string& path) override;
     Result<ListPage> list(const std::string& path, const std::string& token) override;
-    Result<std::string> read_link(const std::string& path) override {
-        auto entry = index_->find(path);
-        if (!entry) return fail(entry.error());
-        if (entry->attributes.kind != ObjectKind::symlink)
-            return fail(EINVAL, "'" + path + "' is no symbolic link");
-        return std::move(entry->link);
-    }
+    Result<std::string> read_link(const std::string& path) override;
     void read(OriginRead request) override;
     [[nodiscard]] OriginStats stats() const override { return sum(source_->stats(), dest_->stats()); }
     /// A look-up in the index costs less than a listing.
-    [[nodiscard]] bool listing_is_cheap() const override { return false; }
+    [[nodiscard]] bool listing_is_cheap() const override {
+        return (asks_source_ || changes()->too_many) && source_->listing_is_cheap();
+    }
     void stop() override {
+        if (watch_) watch_->begin_stop();
         dest_->stop();
         source_->stop();
+        if (watch_) watch_->stop();
     }
     [[nodiscard]] bool is_held() const override { return dest_->is_held() || source_->is_held(); }
 
     Result<void> open_index(const fs::path& folder) override;
+    void watch_source(std::function<void(const Renewed&)> told) override {
+        if (watch_) watch_->start(std::move(told));
+    }
     [[nodiscard]] const pack::Manifest& manifest() const override { return manifest_; }
     [[nodiscard]] PackStats pack_stats() const override {
         PackStats stats = extents_.stats();
         stats.location = settings_.pack;
         stats.index = to_string(manifest_.index);
         stats.files = manifest_.files;
+        stats.staleness = settings_.pack_staleness;
+        if (watch_) stats.comparison = watch_->stats();
         return stats;
     }
 
   private:
+    using ChangesPtr = std::shared_ptr<const pack::Changes>;
+
     Result<void> bring_index(const fs::path& path);
+    Result<void> open_kept_index(const fs::path& path);
+    void make_watch(const fs::path& kept);
+    [[nodiscard]] ChangesPtr changes() const { return watch_ ? watch_->changes() : kNone; }
+    /// What the pack and these changes say.
+    Result<Attributes> known(const pack::Changes& changes, const std::string& path);
+    Result<ListPage> known_names(const pack::Changes& changes, const std::string& path,
+                                 const std::string& token);
     [[nodiscard]] Attributes owned(Attributes attributes) const {
         if (!makes_owners_) return attributes;
         const bool is_directory = attributes.kind == ObjectKind::directory;
@@ -117,21 +131,80 @@ class PackOverSource final : public PackedOrigin {
     const std::unique_ptr<Origin> source_, dest_;
     const pack::Manifest manifest_;
     const bool makes_owners_;
+    const bool asks_source_;
+    const ChangesPtr kNone = std::make_shared<const pack::Changes>();
     std::unique_ptr<pack::PackIndex> index_;
     pack::ExtentReads extents_;
+    std::unique_ptr<pack::SourceWatch> watch_;  ///< with `list`; else null
 };
 
+Result<Attributes> PackOverSource::stat(const std::string& path) {
+    const auto now = changes();
+    if (asks_source_ || now->too_many) return source_->stat(path);
+    return known(*now, path);
+}
+
+Result<Attributes> PackOverSource::known(const pack::Changes& changes, const std::string& path) {
+    if (const auto* changed = changes.find(path); changed != nullptr) {
+        if (!changed->now) return fail(ENOENT, "'" + path + "' is at the source no more");
+        return owned(*changed->now);
+    }
+    auto entry = index_->find(path);
+    if (!entry) return fail(entry.error());
+    return owned(std::move(entry->attributes));
+}
+
 Result<ListPage> PackOverSource::list(const std::string& path, const std::string& token) {
-    ListPage page;
-    bool more = false;
-    const auto listed = index_->list(path, token, [&](const pack::Entry& entry) {
-        more = page.entries.size() == kNamesPerPage;
-        if (!more) page.entries.push_back({entry.name, owned(entry.attributes)});
-        return !more;
+    const auto now = changes();
+    if (asks_source_ || now->too_many) return source_->list(path, token);
+    return known_names(*now, path, token);
+}
+
+// Both give their names in order.
+Result<ListPage> PackOverSource::known_names(const pack::Changes& changes, const std::string& path,
+                                             const std::string& token) {
+    const auto self = known(changes, path);
+    if (!self) return fail(self.error());
+    if (self->kind != ObjectKind::directory) return fail(ENOTDIR, "'" + path + "' is no directory");
+    std::set<std::string> differ;
+    std::vector<DirectoryEntry> changed;
+    bool cut = false;  // behind the last of `differ` there may be more
+    changes.list(path, token, [&](const std::string& name, const pack::Changes::Name& is) {
+        cut = differ.size() == kNamesPerPage;
+        if (cut) return false;
+        differ.insert(name);
+        if (is.now) changed.push_back({name, owned(*is.now)});
+        return true;
     });
-    if (!listed) return fail(listed.error());
-    if (more) page.next = page.entries.back().name;
+    ListPage page;
+    auto& entries = page.entries;
+    const auto listed = index_->list(path, token, [&](const pack::Entry& entry) {
+        if (cut && entry.name > *differ.rbegin()) return false;
+        if (!differ.contains(entry.name)) entries.push_back({entry.name, owned(entry.attributes)});
+        return entries.size() <= kNamesPerPage;
+    });
+    const bool is_new = !listed && (listed.error().code == ENOENT || listed.error().code == ENOTDIR);
+    if (!listed && !is_new) return fail(listed.error());
+    const auto packed = static_cast<std::ptrdiff_t>(entries.size());
+    std::move(changed.begin(), changed.end(), std::back_inserter(entries));
+    std::inplace_merge(entries.begin(), entries.begin() + packed, entries.end(),
+                       [](const DirectoryEntry& a, const DirectoryEntry& b) { return a.name < b.name; });
+    if (cut) page.next = *differ.rbegin();
+    if (entries.size() > kNamesPerPage) {
+        entries.resize(kNamesPerPage);
+        page.next = entries.back().name;
+    }
     return page;
+}
+
+Result<std::string> PackOverSource::read_link(const std::string& path) {
+    const auto now = changes();
+    if (asks_source_ || now->too_many || now->find(path) != nullptr) return source_->read_link(path);
+    auto entry = index_->find(path);
+    if (!entry) return fail(entry.error());
+    if (entry->attributes.kind != ObjectKind::symlink)
+        return fail(EINVAL, "'" + path + "' is no symbolic link");
+    return std::move(entry->link);
 }
 
 void PackOverSource::read(OriginRead request) {
@@ -162,17 +235,8 @@ Result<void> PackOverSource::bring_index(const fs::path& path) {
     return {};
 }
 
-Result<void> PackOverSource::open_index(const fs::path& folder) {
+Result<void> PackOverSource::open_kept_index(const fs::path& path) {
     std::error_code ignored;
-    fs::create_directories(folder, ignored);
-    const fs::path path = folder / (kKept + to_string(manifest_.index));
-    const fs::path kept = folder / kept_manifest_name(settings_);
-    for (fs::directory_iterator it(folder, ignored), end; it != end; it.increment(ignored)) {
-        const auto name = it->path().filename().string();
-        if (name.starts_with(kKept) && it->path() != path && it->path() != kept)
-            fs::remove(it->path(), ignored);
-    }
-    keep_manifest(manifest_, kept);
     if (fs::file_size(path, ignored) == manifest_.index_bytes && !ignored) {
         if (auto opened = pack::PackIndex::open(path.string())) {
             index_ = std::move(*opened);
@@ -186,6 +250,34 @@ Result<void> PackOverSource::open_index(const fs::path& folder) {
     if (!opened) return fail(opened.error());
     index_ = std::move(*opened);
     return {};
+}
+
+Result<void> PackOverSource::open_index(const fs::path& folder) {
+    std::error_code ignored;
+    fs::create_directories(folder, ignored);
+    const fs::path path = folder / (kKept + to_string(manifest_.index));
+    const fs::path kept = folder / kept_manifest_name(settings_);
+    const fs::path changes = folder / (kKept + ("changes-" + to_string(manifest_.index)));
+    const bool watches = settings_.pack_staleness == "list";
+    for (fs::directory_iterator it(folder, ignored), end; it != end; it.increment(ignored)) {
+        const auto name = it->path().filename().string();
+        const bool stays = it->path() == path || it->path() == kept || (watches && it->path() == changes);
+        if (name.starts_with(kKept) && !stays) fs::remove(it->path(), ignored);
+    }
+    keep_manifest(manifest_, kept);
+    if (auto opened = open_kept_index(path); !opened) return opened;
+    if (watches) make_watch(changes);
+    return {};
+}
+
+void PackOverSource::make_watch(const fs::path& kept) {
+    pack::SourceWatchOptions options;
+    options.comparison.owners = !makes_owners_;
+    options.comparison.most = settings_.memory_limit / kMemoryOfName;
+    options.every = settings_.metadata_ttl;
+    options.kept = kept.string();
+    options.shown = stage::printable(source_->identity());
+    watch_ = std::make_unique<pack::SourceWatch>(*index_, *source_, std::move(options));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "backends/origin.hpp"
 #include "config/settings.hpp"
 #include "tiering/pack/manifest.hpp"
+#include "tiering/pack/staleness.hpp"
 
 namespace tierfs {
 
@@ -20,18 +22,24 @@ struct PackStats {
     std::uint64_t reads = 0, bytes = 0;  ///< answered from extents
     std::uint64_t requests =
         0;  ///< sent to DEST for them: fewer than reads where neighbours are read together
-    std::uint64_t damaged = 0;  ///< reads whose bytes had another checksum
-    std::uint64_t failed = 0;   ///< reads that DEST did not answer otherwise
-    std::string last_error;     ///< of these two kinds; the bytes came from the source
+    std::uint64_t damaged = 0;   ///< reads whose bytes had another checksum
+    std::uint64_t failed = 0;    ///< reads that DEST did not answer otherwise
+    std::string last_error;      ///< of these two kinds; the bytes came from the source
+    std::string staleness;       ///< settings.pack_staleness
+    ComparisonStats comparison;  ///< with `list`
 };
 
-/// What a mount with `pack` reads from. The pack is taken for what the source is: nothing is listed or looked
-/// up at the source, and its files are read there only if they are not in extents, or an extent is missing,
-/// damaged or out of reach. All that comes from an extent is verified. Versions and identity are the
-/// source's, so that tiers know files alike with a pack and without. Each of the two places gets half of
-/// origin.deadline.
+/// What a mount with `pack` reads from. What names there are, and of which versions, is by `pack.staleness`:
+/// `trust`: as the pack says; nothing is listed or looked up at the source. `list`: as the pack says but for
+/// what a comparison with the source has found, see watch_source(). `check`: as the source says.
 ///
-/// See Origin. Cannot be written to. stat(), list() and read_link() read local files only.
+/// Bytes of a version that the pack has come from its extents, all others from the source, and so do those of
+/// an extent that is missing, damaged or out of reach. All that comes from an extent is verified. Versions
+/// and identity are the source's, so that tiers know files alike with a pack and without. Each of the two
+/// places gets half of origin.deadline.
+///
+/// See Origin. Cannot be written to. stat(), list() and read_link() read local files only, but with `check`,
+/// and for the targets of symbolic links that are not the pack's.
 class PackedOrigin : public Origin {
   public:
     /// Reads the manifest: from one of the folders `kept`, if one of them was given to open_index() or has
@@ -45,6 +53,10 @@ class PackedOrigin : public Origin {
     /// writes to; brought from DEST unless it is there. Keeps the manifest there, too. What is there of other
     /// packs is removed.
     virtual Result<void> open_index(const std::filesystem::path& folder) = 0;
+
+    /// With `list`: begins to compare the source with the pack, in the background, every metadata.ttl. `told`
+    /// hears what has become different, on any thread, until stop() returns. After open_index(), once.
+    virtual void watch_source(std::function<void(const Renewed&)> told) = 0;
 
     [[nodiscard]] virtual const pack::Manifest& manifest() const = 0;
     [[nodiscard]] virtual PackStats pack_stats() const = 0;
