@@ -23,9 +23,14 @@ def _get(entries, parallel, folder, deadline):
     return seconds
 
 
+def seconds_of_gets(urls, parallel, folder, deadline):
+    """Whole objects."""
+    return _get([(url, None) for url in urls], parallel, folder, deadline)
+
+
 def files_per_second(endpoint, bucket, names, parallel, folder, deadline):
     """Whole objects."""
-    return len(names) / _get([(f"{endpoint}/{bucket}/{name}", None) for name in names], parallel, folder, deadline)
+    return len(names) / seconds_of_gets([f"{endpoint}/{bucket}/{name}" for name in names], parallel, folder, deadline)
 
 
 def megabytes_per_second(url, size, part, parallel, folder, deadline):

@@ -46,7 +46,7 @@ def test_all_steps_measure_and_put_everything_away(folder):
     assert_nothing_is_left(folder)
 
 
-@pytest.mark.parametrize("bench", ["front-end", "read-path", "cold-path", "tiers", "write-path"])
+@pytest.mark.parametrize("bench", ["front-end", "read-path", "cold-path", "tiers", "write-path", "pack"])
 @pytest.mark.parametrize("words", [["--only", "nothing"], ["--scale", "1000"], ["--rounds", "0"], ["--ports", "80"],
                                    ["more"]])
 def test_wrong_usage(bench, words):

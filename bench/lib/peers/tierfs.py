@@ -47,8 +47,8 @@ class MemoryPeak:
 
 class Tierfs:
     """One tierfs mount: of the bucket at `endpoint`, or of `source` where that is none. `cache`: for nvme.path, where
-    `options` do not say otherwise. `peaks` collects the memory peaks of all mounts of the run; `mount_s` is what mount command
-    and one stat took."""
+    `options` do not say otherwise; those that are None are left out. `peaks` collects the memory peaks of all mounts of the
+    run; `mount_s` is what mount command and one stat took."""
 
     def __init__(self, program, endpoint, mountpoint, cache, options, peaks, deadline, source=None):
         self.program, self.mountpoint, self.peaks = program, mountpoint, peaks
@@ -63,8 +63,9 @@ class Tierfs:
         settings.update(options)
         began = time.monotonic()
         try:
-            run([program, source or f"s3://{BUCKET}", mountpoint, "-o", ",".join(f"{k}={v}" for k, v in settings.items())],
-                deadline, environment, limit=60, log=cache.parent / "mount.log")
+            words = ",".join(f"{k}={v}" for k, v in settings.items() if v is not None)
+            run([program, source or f"s3://{BUCKET}", mountpoint, "-o", words], deadline, environment, limit=60,
+                log=cache.parent / "mount.log")
             run(["stat", "--", mountpoint], deadline)
             self.mount_s = time.monotonic() - began
             status = self.status()

@@ -237,6 +237,18 @@ function M.route()
     if key == "" and method == "GET" then return ngx.exec("@list", ngx.var.args) end
     if key == "" then return ngx.exec("@bucket") end
     if method == "GET" or method == "HEAD" then return ngx.exec("@object") end
+    if method == "PUT" and M.is_refused() then return M.refuse(412, "PreconditionFailed") end
+end
+
+-- Conditional writes, which nginx's WebDAV does not know.
+function M.is_refused()
+    local match, none = ngx.var.http_if_match, ngx.var.http_if_none_match
+    if not match and not none then return false end
+    local found = stat(ngx.var.request_filename)
+    if none == "*" then return found ~= nil end
+    -- nginx would compare once more, with what was written
+    ngx.req.clear_header("If-Match")
+    return match ~= nil and (not found or etag(found) ~= match)
 end
 
 function M.bucket()
@@ -250,6 +262,7 @@ function M.answer_like_s3()
     if method == "PUT" and (ngx.status == 201 or ngx.status == 204) then
         ngx.status = 200
         ngx.header["Location"] = nil
+        ngx.header["Content-Length"] = 0
         local found = stat(ngx.var.request_filename)
         if found then ngx.header["ETag"] = etag(found) end
     elseif method == "DELETE" and ngx.status == 404 then
