@@ -202,12 +202,7 @@ Result<void> S3Origin::check() {
         if (error.code == ENOENT)
             return fail(ENOENT, "bucket " + target_.bucket + " does not exist at " + target_.endpoint.base() +
                                     " (" + error.message + ")");
-        // A server that wants TLS may just hang up on a plain request.
-        const bool hung_up = error.message.find("reset by peer") != std::string::npos ||
-                             error.message.find("Empty reply") != std::string::npos;
-        if (hung_up && !target_.endpoint.tls)
-            return fail(error.code, error.message + " (if the endpoint speaks TLS: use https://)");
-        return fail(error);
+        return fail(error.code, error.message + hint_of_check(error.message, target_.endpoint));
     }
     // What is written makes the prefix.
     if (!*found && posix_ == nullptr) return fail(nothing_there(""));
