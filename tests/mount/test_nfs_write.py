@@ -2,7 +2,10 @@
 can do: die between a write and its COMMIT, refuse root, be changed by others."""
 
 import errno
+import importlib.machinery
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -10,7 +13,7 @@ import time
 
 import pytest
 
-from harness import data, processes
+from harness import daemon, data, processes
 from test_conformance import (fsx, place, tree, test_build, test_editors_and_checkpoints, test_files_against_a_model_in_memory,  # noqa: F401
                               test_git, test_sqlite, test_tree_against_a_native_directory)
 from test_write import (NOBODY, by_nobody, error_of, show, test_append_and_truncate, test_attributes, test_changes_elsewhere_are_seen_by_the_next_open,  # noqa: F401
@@ -226,6 +229,27 @@ def test_root_that_the_server_takes_for_nobody(exported, mount):
     (m.path / "file").write_bytes(b"mine")
     os.rename(m.path / "file", m.path / "moved")
     assert os.stat(exported.path / "moved").st_uid == 1234
+
+
+def test_times_beyond_what_the_protocol_has(origin, show):  # noqa: F811
+    m = show()
+    (m.path / "file").touch()
+    os.utime(m.path / "file", (1 << 32, 1 << 32))
+    assert os.stat(origin / "file").st_mtime == (1 << 32) - 1
+
+
+def test_known_failures_of_pjdfstest():
+    """What tierfs-semantics(7) counts is what tests/conformance/pjdfstest expects; the tests themselves are not here."""
+    path = daemon.REPOSITORY / "tests/conformance/pjdfstest"
+    loader = importlib.machinery.SourceFileLoader("pjdfstest", str(path))
+    pjdfstest = importlib.util.module_from_spec(importlib.util.spec_from_loader("pjdfstest", loader))
+    loader.exec_module(pjdfstest)
+    reasons = [reason for numbers in pjdfstest.known_failures("nfs").values() for reason in numbers.values()]
+    manual = (daemon.REPOSITORY / "man/tierfs-semantics.7").read_text(encoding="utf-8")
+    section = manual[manual.index("On an export of nfs"):]
+    said = [int(number) for number in re.findall(r"^([0-9]+) (?:go on|set|sets) ", section, re.MULTILINE)]
+    assert sorted(said) == sorted(reasons.count(reason) for reason in set(reasons))
+    assert int(re.search(r"all but ([0-9]+) pass", section)[1]) == len(reasons)
 
 
 LOOKUP, READ, WRITE, CREATE, MKDIR, SYMLINK, REMOVE, RENAME, COMMIT = 3, 6, 7, 8, 9, 10, 12, 14, 21  # RFC 1813
