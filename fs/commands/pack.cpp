@@ -6,6 +6,8 @@
 #include <condition_variable>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -131,9 +133,10 @@ nlohmann::ordered_json manifest_json(const pack::Manifest& manifest) {
 }
 
 struct Request {
-    std::string source, dest;
+    std::string source, dest, order_file;
+    Share shard;
     std::vector<std::string> options;
-    bool dry_run = false, json = false;
+    bool dry_run = false, json = false, update = false, prune = false;
 };
 
 void report(const Request& request, const pack::Published& published, const pack::Progress& progress) {
@@ -142,10 +145,22 @@ void report(const Request& request, const pack::Published& published, const pack
     if (request.json) {
         auto json = manifest_json(manifest);
         json["found_extents"] = published.found;
+        json["removed_files"] = published.removed;
         json["was_there"] = published.was_there;
+        json["complete"] = published.is_complete;
+        json["parts"] = published.parts;
         json["bytes_read"] = progress.bytes_read.load();
         json["bytes_written"] = progress.bytes_written.load();
         std::printf("%s\n", json.dump(2).c_str());
+        return;
+    }
+    if (!published.is_complete && !request.dry_run) {
+        std::printf(
+            "shard %llu of %llu is packed, %s read; shards that have ended: %llu; the last completes the "
+            "pack\n",
+            static_cast<unsigned long long>(request.shard.index),
+            static_cast<unsigned long long>(request.shard.count), format_size(progress.bytes_read).c_str(),
+            static_cast<unsigned long long>(published.parts));
         return;
     }
     std::printf("%s%llu files, %s, of these %llu files, %s in %llu extents (%llu were there already)\n",
@@ -156,6 +171,13 @@ void report(const Request& request, const pack::Published& published, const pack
                 static_cast<unsigned long long>(manifest.packed_files),
                 format_size(manifest.packed_bytes).c_str(), static_cast<unsigned long long>(manifest.extents),
                 static_cast<unsigned long long>(published.found));
+}
+
+Result<std::string> text_of(const std::string& file) {
+    std::ifstream stream(file, std::ios::binary);
+    std::string text(std::istreambuf_iterator<char>(stream), {});
+    if (!stream.is_open() || stream.bad()) return fail(system_error(errno, file));
+    return text;
 }
 
 Result<void> run(const Request& request, const Settings& settings, Origin& source,
@@ -171,6 +193,14 @@ Result<void> run(const Request& request, const Settings& settings, Origin& sourc
     pack::PublishOptions options;
     options.max_object = settings.pack_max_object;
     options.dry_run = request.dry_run;
+    options.update = request.update;
+    options.prune = request.prune;
+    options.shard = request.shard;
+    if (!request.order_file.empty()) {
+        auto order = text_of(request.order_file);
+        if (!order) return fail(order.error());
+        options.order = std::move(*order);
+    }
     options.workers = static_cast<unsigned>(
         std::clamp<std::uint64_t>(settings.memory_limit / kMemoryOfWorker, 1, kMostWorkers));
     pack::Progress progress;
@@ -194,9 +224,24 @@ int pack_command(const std::vector<std::string>& arguments) {
     app.add_option("DEST", request.dest, "s3://BUCKET/PREFIX or a folder, for this pack alone")->required();
     app.add_option("-o", request.options, "settings of tierfs(8) for both, KEY=VALUE,...")
         ->allow_extra_args(false);
+    app.add_option("--order", request.order_file,
+                   "pack the files of this list first, a path a line, as tierfs trace --order writes it");
+    app.add_flag("--update", request.update,
+                 "replace a pack of an earlier state of SOURCE; what has not changed is not read");
+    app.add_flag("--prune", request.prune, "remove what earlier packs have left in DEST, at the end");
+    std::string shard = "0/1";
+    app.add_option(
+        "--shard", shard,
+        "I/N, I from 0: pack this share of the extents; the last of N such runs completes the pack");
     app.add_flag("--dry-run", request.dry_run, "only show what would be packed");
     app.add_flag("--json", request.json, "print what came of it as JSON");
     if (const auto ended = parse_arguments(app, arguments)) return *ended;
+    const auto share = parse_share(shard);
+    if (!share) {
+        command_failed("--shard: " + share.error().message);
+        return 2;
+    }
+    request.shard = *share;
     const auto settings = settings_of(request.source, request.options);
     if (!settings) {
         command_failed(settings.error().message);

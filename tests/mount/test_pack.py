@@ -71,6 +71,70 @@ def test_damage_is_named(origin, folder):
     assert tierfs("verify", dest).returncode == 1
 
 
+def test_the_order_of_a_trace(origin, folder, mount):
+    """What `tierfs trace --order` has written of a mount is the order of a pack, and a mount reads it like any other."""
+    files = make_dataset(origin)
+    m = mount(origin)
+    names = [name for name in files if name not in ("large", "empty")]
+    random.Random(5).shuffle(names)
+    (folder / "order").write_text("".join(f"{m.path}/{name}\n" for name in names[:40]) + f"{m.path}/none\n")
+    result = tierfs("pack", origin, folder / "pack", "--order", folder / "order")
+    assert result.returncode == 0 and "1 lines of the order name no file" in result.err, result
+    extent, = (folder / "pack" / "extents").iterdir()
+    content = extent.read_bytes()
+    places = [content.index(files[name]) for name in names[:40] if len(files[name]) > 16]
+    assert places == sorted(places)
+    assert tierfs("verify", folder / "pack").returncode == 0
+    packed = mount(origin, {"pack": str(folder / "pack")})
+    data.expect_files(packed.path, files)
+    assert packed.status()["pack"]["failed"] == packed.status()["pack"]["damaged"] == 0
+    missing = tierfs("pack", origin, folder / "other", "--order", folder / "no-list")
+    assert missing.returncode == 1 and "no-list" in missing.err
+
+
+def test_an_update_leaves_readers_alone(bucket, mount):
+    objects = {f"data/d{n % 5}/f{n:03}": data.content(n, 9000 * (n % 40) + 1) for n in range(80)}
+    bucket.put_all(objects)
+    source, dest, options = bucket.source("data"), bucket.source("pack"), options_of(bucket)
+    pack(source, dest, *options, env=bucket.env)
+    m = mount(source, bucket.options({"pack": dest}), env=bucket.env)
+    before = {key.removeprefix("data/"): body for key, body in objects.items()}
+    assert (m.path / "d0/f000").read_bytes() == before["d0/f000"]
+    bucket.put("data/d1/f001", b"changed")
+    refused = tierfs("pack", source, dest, *options, env=bucket.env)
+    assert refused.returncode == 1 and "holds a pack already" in refused.err
+    updated = pack(source, dest, "--update", *options, env=bucket.env)
+    assert not updated["was_there"] and updated["removed_files"] == 0
+    data.expect_files(m.path, before)
+    counted = m.status()["pack"]
+    assert counted["reads"] >= 79 and counted["failed"] == counted["damaged"] == 0
+    m.umount()
+    now = mount(source, bucket.options({"pack": dest}), env=bucket.env)
+    data.expect_files(now.path, {**before, "d1/f001": b"changed"})
+    assert now.status()["pack"]["failed"] == 0
+    now.umount()
+    pruned = pack(source, dest, "--update", "--prune", *options, env=bucket.env)
+    assert pruned["was_there"] and pruned["removed_files"] == 2, "an index and an extent"
+    checked = tierfs("verify", dest, *options, env=bucket.env)
+    assert checked.returncode == 0, checked.err
+
+
+def test_shards_of_a_bucket_make_one_pack(bucket, folder):
+    objects = {f"data/d{n % 5}/f{n:03}": data.content(n, 700_000 + n) for n in range(150)}
+    bucket.put_all(objects)
+    source, dest, options = bucket.source("data"), bucket.source("pack"), options_of(bucket)
+    running = [subprocess.Popen([daemon.BINARY, "pack", source, dest, "--json", "--shard", f"{n}/3", *options],
+                                env={**os.environ, **bucket.env}, stdout=subprocess.PIPE) for n in range(3)]
+    made = [json.loads(process.communicate(timeout=120)[0]) for process in running]
+    assert any(one["complete"] for one in made)
+    assert sum(one["bytes_read"] for one in made) == sum(map(len, objects.values()))
+    whole = pack(source, folder / "whole", *options, env=bucket.env)
+    assert next(one["index"] for one in made if one["complete"]) == whole["index"]
+    checked = tierfs("verify", dest, *options, env=bucket.env)
+    assert checked.returncode == 0, checked.err
+    assert tierfs("pack", source, dest, "--shard", "3/3", *options, env=bucket.env).returncode == 2
+
+
 def test_what_is_refused(origin, folder):
     data.write(origin / "a", b"a")
     inside = tierfs("pack", origin, origin / "pack")

@@ -1,6 +1,7 @@
 #include "tiering/pack/plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "tiering/pack/numbers.hpp"
 
@@ -8,14 +9,59 @@ namespace tierfs::pack {
 
 namespace {
 
-/// Of the XXH3-64 of a path; where they are zero, an extent may end.
-constexpr std::uint64_t kBorderBits = 0x3F;
+/// How many of the upper bits of the XXH3-64 of a path are a number below 4 MiB. An extent may end before a
+/// file where that is less than its size: about every 4 MiB, whatever the sizes are.
+constexpr unsigned kBorderShift = 64 - 22;
 
 /// What is in an extent names it, and the rules by which it was made.
 ExtentUuid uuid_of(const std::string& contents) {
     const auto hash = hash128(contents);
     return {hash.high, hash.low};
 }
+
+/// Takes files one by one.
+class Planner {
+  public:
+    Planner(const std::vector<Entry>& entries, std::string_view source)
+        : entries_(entries), source_(source) {}
+
+    void add(std::size_t file) {
+        const auto path = entries_[file].path();
+        const auto size = entries_[file].attributes.size;
+        const auto table = kEntryHeaderBytes + 4 * unit_count(size, kExtentUnit);
+        const bool is_border = end_ + tables_ >= kExtentLeast && hash64(path) >> kBorderShift < size;
+        if (is_border || place_after(end_, size) + size + tables_ + table > kExtentTarget) close();
+        end_ = place_after(end_, size) + size;
+        tables_ += table;
+        const auto id = content_id(source_, path, entries_[file].attributes.version);
+        put_fixed(contents_, id.high);
+        put_fixed(contents_, id.low);
+        put_fixed(contents_, size);
+        extent_.files.push_back(file);
+        extent_.bytes += size;
+    }
+
+    std::vector<PlannedExtent> end() {
+        close();
+        return std::move(extents_);
+    }
+
+  private:
+    void close() {
+        if (extent_.files.empty()) return;
+        extent_.uuid = uuid_of(contents_);
+        extents_.push_back(std::exchange(extent_, {}));
+        contents_.clear();
+        end_ = tables_ = 0;
+    }
+
+    const std::vector<Entry>& entries_;
+    const std::string_view source_;
+    std::vector<PlannedExtent> extents_;
+    PlannedExtent extent_;
+    std::string contents_;  ///< of the extent, that its name is made of
+    std::uint64_t end_ = 0, tables_ = 0;
+};
 
 }  // namespace
 
@@ -27,37 +73,17 @@ bool is_packed(const Entry& entry, std::uint64_t max_object) {
 }
 
 std::vector<PlannedExtent> plan_extents(const std::vector<Entry>& entries, std::string_view source,
-                                        std::uint64_t max_object) {
-    std::vector<PlannedExtent> extents;
-    PlannedExtent extent;
-    std::string contents;
-    std::uint64_t end = 0, tables = 0;
-    const auto close = [&] {
-        if (extent.files.empty()) return;
-        extent.uuid = uuid_of(contents);
-        extents.push_back(std::move(extent));
-        extent = {};
-        contents.clear();
-        end = tables = 0;
+                                        std::uint64_t max_object, const std::vector<std::size_t>& first) {
+    Planner planner(entries, source);
+    std::vector<bool> planned(entries.size());
+    const auto plan = [&](std::size_t file) {
+        if (planned[file] || !is_packed(entries[file], max_object)) return;
+        planned[file] = true;
+        planner.add(file);
     };
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-        if (!is_packed(entries[i], max_object)) continue;
-        const auto path = entries[i].path();
-        const auto size = entries[i].attributes.size;
-        const auto table = kEntryHeaderBytes + 4 * unit_count(size, kExtentUnit);
-        const bool is_border = end + tables >= kExtentLeast && (hash64(path) & kBorderBits) == 0;
-        if (is_border || place_after(end, size) + size + tables + table > kExtentTarget) close();
-        end = place_after(end, size) + size;
-        tables += table;
-        const auto id = content_id(source, path, entries[i].attributes.version);
-        put_fixed(contents, id.high);
-        put_fixed(contents, id.low);
-        put_fixed(contents, size);
-        extent.files.push_back(i);
-        extent.bytes += size;
-    }
-    close();
-    return extents;
+    for (const auto file : first) plan(file);
+    for (std::size_t file = 0; file < entries.size(); ++file) plan(file);
+    return planner.end();
 }
 
 }  // namespace tierfs::pack

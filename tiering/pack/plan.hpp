@@ -11,7 +11,7 @@ namespace tierfs::pack {
 /// The files of one extent.
 struct PlannedExtent {
     ExtentUuid uuid;
-    std::vector<std::size_t> files;  ///< places in the list of entries, ascending
+    std::vector<std::size_t> files;  ///< places in the list of entries, in the order of their bytes
     std::uint64_t bytes = 0;         ///< of the files
 };
 
@@ -24,8 +24,9 @@ inline constexpr std::uint64_t kExtentLeast = 30 << 20;
 /// Whether a file's bytes are put into an extent.
 bool is_packed(const Entry& entry, std::uint64_t max_object);
 
-/// In the order of `entries`. `source`: Origin::identity. The same input gives the same plan.
+/// Files in the order of `first` (places in the list, none twice), then the others in the order of `entries`.
+/// `source`: Origin::identity. The same input gives the same plan.
 std::vector<PlannedExtent> plan_extents(const std::vector<Entry>& entries, std::string_view source,
-                                        std::uint64_t max_object);
+                                        std::uint64_t max_object, const std::vector<std::size_t>& first = {});
 
 }  // namespace tierfs::pack

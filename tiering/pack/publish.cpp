@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <thread>
+#include <utility>
 
 #include "backends/writable_origin.hpp"
+#include "tiering/pack/fetch_index.hpp"
+#include "tiering/pack/index_parts.hpp"
 #include "tiering/pack/index_writer.hpp"
+#include "tiering/pack/known_extents.hpp"
+#include "tiering/pack/packing_order.hpp"
 #include "tiering/pack/plan.hpp"
 #include "tiering/pack/reading.hpp"
 #include "tiering/pack/tree.hpp"
@@ -35,7 +41,8 @@ Result<std::map<std::string, std::uint64_t>> files_in(Origin& dest, const std::s
 
 /// Names that only packs have. DEST may hold other things.
 bool is_ours(const std::string& name) {
-    return parse_extent_file_name(name) || is_index_name(name) || name.starts_with(".tierfs-upload-");
+    return parse_extent_file_name(name) || is_index_name(name) || is_part_name(name) ||
+           name.starts_with(".tierfs-upload-");
 }
 
 /// One run.
@@ -59,12 +66,20 @@ class Publisher {
         }
         entries_ = std::move(tree->entries);
         published_.remarks = std::move(tree->remarks);
-        plan_ = plan_extents(entries_, identity_, options_.max_object);
+        const auto order = parse_order(options_.order, entries_);
+        if (order.unknown != 0)
+            published_.remarks.push_back(std::to_string(order.unknown) +
+                                         " lines of the order name no file of the source");
+        plan_ = plan_extents(entries_, identity_, options_.max_object, order.files);
         count();
         if (auto looked = look_at_dest(); !looked) return fail(looked.error());
         if (options_.dry_run) return std::move(published_);
-        if (auto made = make_extents(); !made) return fail(made.error());
-        if (auto finished = finish(); !finished) return fail(finished.error());
+        // A pack that is complete is only looked at, which no shards are needed for.
+        const bool sharded = options_.shard.count > 1 && !(before_ && published_.found == plan_.size());
+        if (!sharded) options_.shard = {};
+        auto made = sharded ? make_part() : make_extents();
+        if (made && published_.is_complete) made = finish();
+        if (!made) return fail(made.error());
         return std::move(published_);
     }
 
@@ -81,17 +96,23 @@ class Publisher {
                                                : manifest.symlinks);
             if (kind == ObjectKind::file) manifest.bytes += entry.attributes.size;
         }
-        for (const auto& extent : plan_) {
+        for (std::size_t number = 0; number < plan_.size(); ++number) {
+            const auto& extent = plan_[number];
             manifest.packed_files += extent.files.size();
             manifest.packed_bytes += extent.bytes;
+            if (!is_of_shard(options_.shard, number)) continue;
+            progress_.files_total += extent.files.size();
+            progress_.bytes_total += extent.bytes;
         }
-        progress_.files_total = manifest.packed_files;
-        progress_.bytes_total = manifest.packed_bytes;
     }
 
     Result<void> look_at_dest() {
+        const auto attributes = dest_.stat(kManifest);
+        if (attributes) version_before_ = attributes->version;
+        if (!attributes && attributes.error().code != ENOENT) return fail(attributes.error());
         auto there = read_manifest(dest_);
         if (there) {
+            if (!attributes) return other_pack("it was published just now");
             if (there->source != identity_) return other_pack("it is of " + there->source);
             before_ = std::move(*there);
         } else if (there.error().code != ENOENT) {
@@ -102,13 +123,101 @@ class Publisher {
         there_ = std::move(*extents);
         for (const auto& extent : plan_)
             published_.found += there_.contains(extent_file_name(0, extent.uuid)) ? 1 : 0;
-        if (before_ && published_.found != plan_.size()) return other_pack("the source has changed since");
+        if (options_.update) return look_at_generation();
+        if (before_ && published_.found != plan_.size())
+            return other_pack("the source, or the order of the files, has changed since");
+        return {};
+    }
+
+    /// Without it, or where it is damaged, the tables of the extents say what is in them.
+    Result<void> look_at_generation() {
+        if (!before_) return {};
+        auto index = read_index(dest_, *before_);
+        lost_index_ = !index;
+        if (!index && (index.error().code == EIO || index.error().code == ENOENT)) return {};
+        if (!index) return fail(index.error());
+        std::vector<std::unique_ptr<PackIndex>> indexes;
+        indexes.push_back(std::move(*index));
+        auto earlier = known_extents(indexes, entries_, plan_);
+        if (!earlier) return fail(earlier.error());
+        earlier_ = std::move(*earlier);
         return {};
     }
 
     [[nodiscard]] tl::unexpected<Error> other_pack(const std::string& why) const {
         return fail(EEXIST, dest_.identity() + " holds a pack already, and not this one (" + why +
                                 "): choose another DEST, or remove that pack");
+    }
+
+    /// Ends with all places known, or with a pack that is not complete, or that another shard has completed.
+    Result<void> make_part() {
+        const auto digest = digest_of_plan(entries_, plan_);
+        if (!digest) return fail(digest.error());
+        for (Share shard = options_.shard, each{0, shard.count}; each.index < shard.count; ++each.index)
+            parts_.push_back(part_name(*digest, each));
+        auto there = files_in(dest_, "");
+        if (!there) return fail(there.error());
+        if (!there->contains(parts_[options_.shard.index])) {
+            if (auto put = put_part(); !put) return put;
+            there = files_in(dest_, "");
+            if (!there) return fail(there.error());
+        }
+        std::uint64_t others = 0;
+        for (const auto& [name, bytes] : *there) others += is_part_name(name) ? 1 : 0;
+        for (const auto& name : parts_) published_.parts += there->contains(name) ? 1 : 0;
+        if (others > published_.parts)
+            published_.remarks.push_back(
+                "there are parts of another state of the source, or of other shards: " +
+                std::to_string(others - published_.parts));
+        published_.is_complete = published_.parts == parts_.size();
+        return published_.is_complete ? join_parts(*there) : Result<void>();
+    }
+
+    Result<void> put_part() {
+        if (auto made = make_extents(); !made) return made;
+        const auto part = encode_part(entries_, extents_, options_.shard);
+        if (!part) return fail(part.error());
+        PutOptions once;
+        once.only_if_absent = true;
+        auto put = dest_.writable()->put(parts_[options_.shard.index], bytes_of(*part), once);
+        if (!put && put.error().code != EEXIST) return fail(put.error());
+        progress_.bytes_written += part->size();
+        return {};
+    }
+
+    Result<void> join_parts(const std::map<std::string, std::uint64_t>& there) {
+        std::vector<std::unique_ptr<PackIndex>> indexes;
+        for (const auto& name : parts_) {
+            auto index = read_index(dest_, name, there.at(name));
+            if (!index && index.error().code == ENOENT) return joined_elsewhere();
+            if (!index) return fail(index.error().within(dest_.identity() + "/" + name));
+            indexes.push_back(std::move(*index));
+        }
+        auto known = known_extents(indexes, entries_, plan_);
+        if (!known) return fail(known.error().within(dest_.identity() + ": the parts of the index"));
+        extents_.resize(plan_.size());
+        for (std::size_t number = 0; number < plan_.size(); ++number) {
+            if (!(*known)[number])
+                return fail(EIO, dest_.identity() + ": no part of the index has extent " +
+                                     Extent{plan_[number].uuid, 0}.path() +
+                                     ": remove all parts, and run the shards again");
+            take_places(number, std::move((*known)[number]->places), (*known)[number]->bytes);
+        }
+        return {};
+    }
+
+    /// Parts that were there are gone: another shard found all of them, too, and was faster.
+    Result<void> joined_elsewhere() {
+        auto there = read_manifest(dest_);
+        if (!there) return fail(there.error());
+        Manifest same = published_.manifest;
+        same.index = there->index;
+        same.index_bytes = there->index_bytes;
+        same.extent_bytes = there->extent_bytes;
+        if (*there != same) return other_pack("another one was published meanwhile");
+        published_.manifest = std::move(*there);
+        joined_elsewhere_ = true;
+        return {};
     }
 
     Result<void> make_extents() {
@@ -139,16 +248,16 @@ class Publisher {
     }
 
     Result<void> make_extent(std::size_t number) {
+        if (!is_of_shard(options_.shard, number)) return {};
         const auto& plan = plan_[number];
         const ExtentJob job{entries_, identity_, plan, static_cast<std::uint32_t>(number)};
-        Extent& extent = extents_[number];
-        extent.uuid = plan.uuid;
+        Extent extent{plan.uuid, 0};
         const auto there = there_.find(extent_file_name(0, plan.uuid));
-        auto places = there == there_.end() ? std::nullopt : find_extent(dest_, job, there->second);
+        auto places = there == there_.end() ? std::nullopt : places_there(job, there->second);
         if (places) {
             extent.bytes = there->second;
         } else {
-            if (before_) return other_pack("extent " + extent.path() + " is damaged");
+            if (before_ && !options_.update) return other_pack("extent " + extent.path() + " is damaged");
             auto built = build_extent(source_, job, progress_, stopped_);
             if (!built) return fail(built.error());
             auto put = dest_.writable()->put(extent.path(), built->bytes, {});
@@ -157,15 +266,28 @@ class Publisher {
             progress_.bytes_written += extent.bytes;
             places = std::move(built->places);
         }
-        // Each file is in one extent: nobody else touches these entries.
-        for (std::size_t i = 0; i < plan.files.size(); ++i)
-            entries_[plan.files[i]].place = std::move((*places)[i]);
+        take_places(number, std::move(*places), extent.bytes);
         progress_.files += plan.files.size();
         progress_.bytes += plan.bytes;
         return {};
     }
 
+    /// Each file is in one extent: nobody else touches these entries.
+    void take_places(std::size_t number, Places places, std::uint64_t bytes) {
+        const auto& plan = plan_[number];
+        extents_[number] = {plan.uuid, bytes};
+        for (std::size_t i = 0; i < plan.files.size(); ++i)
+            entries_[plan.files[i]].place = std::move(places[i]);
+    }
+
+    std::optional<Places> places_there(const ExtentJob& job, std::uint64_t bytes) {
+        if (job.number < earlier_.size() && earlier_[job.number] && earlier_[job.number]->bytes == bytes)
+            return std::move(earlier_[job.number]->places);
+        return find_extent(dest_, job, bytes);
+    }
+
     Result<void> finish() {
+        if (joined_elsewhere_) return {};
         IndexWriter writer;
         for (auto& entry : entries_)
             if (auto added = writer.add(std::move(entry)); !added) return added;
@@ -176,28 +298,52 @@ class Publisher {
         for (const auto& extent : extents_) manifest.extent_bytes += extent.bytes;
         auto text = encode_manifest(manifest);
         if (!text) return fail(text.error());
-        if (before_) {
-            published_.was_there = *before_ == manifest;
-            return published_.was_there ? Result<void>() : other_pack("the source has changed since");
+        published_.was_there = before_ == manifest;
+        if (before_ && !published_.was_there && !options_.update)
+            return other_pack("the source has changed since");
+        if (!published_.was_there || lost_index_) {
+            auto put = dest_.writable()->put(manifest.index_path(), bytes_of(index), {});
+            if (!put) return fail(put.error());
+            progress_.bytes_written += index.size();
         }
-        WritableOrigin& writable = *dest_.writable();
-        if (auto put = writable.put(manifest.index_path(), bytes_of(index), {}); !put)
-            return fail(put.error());
-        progress_.bytes_written += index.size() + text->size();
-        if (auto removed = remove_leftovers(); !removed) return removed;
+        if (!before_)
+            if (auto removed = remove_others(); !removed) return removed;
+        if (!published_.was_there)
+            if (auto named = put_manifest(*text); !named) return named;
+        if (auto removed = remove_parts(); !removed) return removed;
+        return options_.prune ? remove_others() : Result<void>();
+    }
+
+    /// From now on it is this pack.
+    Result<void> put_manifest(const std::string& text) {
         PutOptions once;
-        once.only_if_absent = true;
-        auto put = writable.put(kManifest, bytes_of(*text), once);
-        if (put || put.error().code != EEXIST) return put.map([](const Written&) {});
-        // Another run was faster, or an attempt whose reply was lost.
+        once.only_if_absent = !before_;
+        if (before_) once.only_if_version = version_before_;
+        auto put = dest_.writable()->put(kManifest, bytes_of(text), once);
+        if (put) progress_.bytes_written += text.size();
+        if (put || (put.error().code != EEXIST && put.error().code != ESTALE))
+            return put.map([](const Written&) {});
+        // Another run was faster, or it was an attempt whose reply was lost.
         const auto there = read_manifest(dest_);
-        if (there && *there == manifest) return {};
+        if (there && *there == published_.manifest) return {};
+        // Or the server takes no version for the right one, as Ceph RGW 16 does.
+        const auto version = dest_.stat(kManifest);
+        if (before_ && there && *there == *before_ && version && version->version == version_before_)
+            return dest_.writable()->put(kManifest, bytes_of(text), {}).map([](const Written&) {});
         return other_pack("another one was published meanwhile");
     }
 
+    Result<void> remove_parts() {
+        for (const auto& name : std::exchange(parts_, {})) {
+            auto removed = dest_.writable()->remove(name);
+            if (!removed && removed.error().code != ENOENT) return removed;
+        }
+        return {};
+    }
+
     /// What runs on other states of the source left, and killed ones.
-    Result<void> remove_leftovers() {
-        std::vector<std::string> wanted;
+    Result<void> remove_others() {
+        std::vector<std::string> wanted = parts_;
         for (const auto& extent : extents_) wanted.push_back(extent.path());
         wanted.push_back(published_.manifest.index_path());
         std::sort(wanted.begin(), wanted.end());
@@ -208,6 +354,7 @@ class Publisher {
                 const auto path = directory.empty() ? name : directory + "/" + name;
                 if (!is_ours(name) || std::binary_search(wanted.begin(), wanted.end(), path)) continue;
                 if (auto removed = dest_.writable()->remove(path); !removed) return removed;
+                ++published_.removed;
             }
         }
         return {};
@@ -215,7 +362,7 @@ class Publisher {
 
     Origin& source_;
     Origin& dest_;
-    const PublishOptions& options_;
+    PublishOptions options_;
     Progress& progress_;
     const std::function<bool()>& stopped_;
     const std::string identity_;
@@ -224,6 +371,11 @@ class Publisher {
     std::vector<Extent> extents_;
     std::map<std::string, std::uint64_t> there_;  ///< files in DEST/extents
     std::optional<Manifest> before_;              ///< of the pack that is there
+    std::string version_before_;                  ///< of that manifest
+    bool lost_index_ = false;                     ///< what it names cannot be read
+    std::vector<std::string> parts_;              ///< of all shards
+    bool joined_elsewhere_ = false;
+    KnownExtents earlier_;  ///< by number in the plan; with update
     Published published_;
     Mutex mutex_;
     std::size_t next_ TIERFS_GUARDED_BY(mutex_) = 0;

@@ -1,12 +1,9 @@
 #include "tiering/pack/verify_pack.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
-#include <filesystem>
+#include <map>
 #include <unordered_map>
 
-#include "backends/disk/file_descriptor.hpp"
 #include "tiering/extent/codec.hpp"
 #include "tiering/pack/fetch_index.hpp"
 #include "tiering/pack/index.hpp"
@@ -28,21 +25,45 @@ class Verifier {
         : dest_(dest), index_(index), report_(report), tell_(tell) {}
 
     Result<void> run() {
-        std::optional<std::uint32_t> loaded;
-        return index_.for_each([&](const Entry& entry) {
-            if (!entry.place) return true;
-            const auto extent = entry.place->extent;
-            if (!loaded || *loaded != extent) {
-                load(extent);
-                loaded = extent;
-                tell_(report_);
-            }
-            check(entry);
+        const auto in_order = is_in_order();
+        if (!in_order) return fail(in_order.error());
+        // By extent, of a pack whose files have an order of their own.
+        std::map<std::uint32_t, std::vector<Entry>> others;
+        auto walked = index_.for_each([&](const Entry& entry) {
+            if (entry.place && *in_order) take(entry);
+            if (entry.place && !*in_order) others[entry.place->extent].push_back(entry);
             return true;
         });
+        if (!walked) return walked;
+        for (const auto& [extent, entries] : others)
+            for (const auto& entry : entries) take(entry);
+        return {};
     }
 
   private:
+    /// Whether the entries, as they stand in the index, need each extent once.
+    Result<bool> is_in_order() {
+        std::uint32_t last = 0;
+        bool ascending = true;
+        auto walked = index_.for_each([&](const Entry& entry) {
+            if (!entry.place) return true;
+            ascending = entry.place->extent >= last;
+            last = entry.place->extent;
+            return ascending;
+        });
+        if (!walked) return fail(walked.error());
+        return ascending;
+    }
+
+    void take(const Entry& entry) {
+        if (loaded_ != entry.place->extent) {
+            load(entry.place->extent);
+            loaded_ = entry.place->extent;
+            tell_(report_);
+        }
+        check(entry);
+    }
+
     void bad(const std::string& file, const std::string& what) {
         ++report_.bad;
         if (report_.first_bad.size() < kMostBad) report_.first_bad.push_back({file, what});
@@ -106,6 +127,7 @@ class Verifier {
     PackIndex& index_;
     PackReport& report_;
     const std::function<void(const PackReport&)>& tell_;
+    std::optional<std::uint32_t> loaded_;  ///< extent
     std::vector<std::byte> bytes_;
     std::unordered_map<std::uint64_t, ChunkEntry> entries_;  ///< by offset
 };
@@ -117,12 +139,7 @@ Result<PackReport> verify_pack(Origin& dest, const std::function<void(const Pack
     auto manifest = read_manifest(dest);
     if (!manifest) return fail(manifest.error());
     report.manifest = std::move(*manifest);
-    const auto folder = std::filesystem::temp_directory_path().string();
-    const FileDescriptor file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-    if (!file) return fail(system_error(errno, folder + ": a file without a name"));
-    if (auto fetched = fetch_index(dest, report.manifest, file.get(), folder); !fetched)
-        return fail(fetched.error());
-    auto index = PackIndex::open("/proc/self/fd/" + std::to_string(file.get()));
+    auto index = read_index(dest, report.manifest);
     if (!index) return fail(index.error());
     if (auto verified = Verifier(dest, **index, report, tell).run(); !verified) return fail(verified.error());
     return report;

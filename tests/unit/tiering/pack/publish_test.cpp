@@ -3,10 +3,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <map>
+#include <thread>
 
 #include "backends/dir/directory_origin.hpp"
+#include "tests/unit/tiering/pack/pack_entries.hpp"
 #include "tests/unit/tiering/stage/temporary_folder.hpp"
+#include "tiering/pack/packing_order.hpp"
 #include "tiering/pack/verify_pack.hpp"
 
 namespace tierfs::pack {
@@ -133,6 +137,200 @@ TEST_F(PackPublishTest, DamagedExtentsOfAnEndedRunAreMadeAnew) {
     folder_.write(first_extent(), bytes);
     ASSERT_TRUE(pack());
     EXPECT_EQ(files("dest"), whole);
+}
+
+TEST_F(PackPublishTest, PacksInTheOrderOfAList) {
+    make_dataset();
+    ASSERT_TRUE(pack());
+    const auto by_name = files("dest");
+    fs::create_directory(folder_ / "ordered");
+    options_.order = "/mnt/data/d5/f54\nd6/f6\n\n/mnt/data/d2/f2\n/mnt/data/d5/f54\nnone\n./d1/f1\n";
+    const auto published = pack("ordered");
+    ASSERT_TRUE(published) << published.error().message;
+    ASSERT_EQ(published->remarks.size(), 1U) << "'none' is no file";
+    EXPECT_TRUE(published->remarks[0].starts_with("1 lines")) << published->remarks[0];
+    EXPECT_NE(files("ordered"), by_name);
+    const auto report = verified("ordered");
+    EXPECT_EQ(report.bad, 0U);
+    EXPECT_EQ(report.files, 120U);
+    EXPECT_EQ(report.extents, published->manifest.extents) << "each is read once";
+    EXPECT_EQ(pack("dest").error().code, EEXIST) << "a pack in another order is another pack";
+    EXPECT_EQ(files("dest"), by_name);
+    EXPECT_TRUE(pack("ordered")->was_there);
+}
+
+TEST(PackingOrder, FindsFilesByTheirPathsBelowRootOrMount) {
+    std::vector<Entry> entries(1);
+    for (const char* name : {"a", "b"})
+        entries.push_back(file_entry("", 0, true)), entries.back().name = name;
+    entries.push_back(directory_entry("", "d"));
+    entries.push_back(file_entry("d", 0, true));
+    entries.back().name = "a";
+    const auto order_of = [&](const char* list) { return parse_order(list, entries); };
+    EXPECT_EQ(order_of("b\na").files, (std::vector<std::size_t>{2, 1}));
+    EXPECT_EQ(order_of("/mnt/x/b\n/mnt/x/d/a\n/mnt/x/a\n").files, (std::vector<std::size_t>{2, 4, 1}));
+    EXPECT_EQ(order_of("/mnt/d/a\n/mnt/a\n").files, (std::vector<std::size_t>{4, 1}))
+        << "the shortest beginning";
+    const auto strange = order_of("/elsewhere\n/mnt/b\n/other/a\nd\n\n../a\nb");
+    EXPECT_EQ(strange.files, (std::vector<std::size_t>{2}));
+    EXPECT_EQ(strange.unknown, 4U) << "another mount, a directory, no path";
+}
+
+TEST_F(PackPublishTest, AnUpdateReusesWhatHasNotChanged) {
+    make_dataset(400);  // 200 MB
+    ASSERT_TRUE(pack());
+    const auto before = files("dest");
+    const auto total = progress_->bytes_read.load();
+    folder_.write("source/d3/f3", "changed");
+    folder_.write("source/d5/more", "more");
+    fs::remove(folder_ / "source/d6/f6");
+    options_.update = true;
+    const auto updated = pack();
+    ASSERT_TRUE(updated) << updated.error().message;
+    EXPECT_FALSE(updated->was_there);
+    EXPECT_GT(updated->found, 0U);
+    EXPECT_LT(progress_->bytes_read, total * 3 / 4) << "extents without changes are not read";
+    EXPECT_EQ(verified().bad, 0U);
+    // Readers of the generation before go on: all it named is there as it was.
+    const auto after = files("dest");
+    for (const auto& [name, bytes] : before)
+        if (name != "manifest.json") EXPECT_EQ(after.at(name), bytes) << name;
+    // The update is what a pack from the start would be, beside what is left.
+    fs::create_directory(folder_ / "fresh");
+    ASSERT_TRUE(pack("fresh"));
+    for (const auto& [name, bytes] : files("fresh")) EXPECT_EQ(after.at(name), bytes) << name;
+    options_.prune = true;
+    const auto pruned = pack();
+    ASSERT_TRUE(pruned) << pruned.error().message;
+    EXPECT_TRUE(pruned->was_there);
+    EXPECT_EQ(pruned->removed, after.size() - files("fresh").size());
+    EXPECT_EQ(progress_->bytes_read, 0U);
+    EXPECT_EQ(files("dest"), files("fresh"));
+}
+
+TEST_F(PackPublishTest, AnUpdateMendsWhatIsLost) {
+    make_dataset();
+    ASSERT_TRUE(pack());
+    const auto whole = files("dest");
+    options_.update = true;
+    for (const auto& [name, bytes] : whole)
+        if (name.starts_with("index-")) fs::remove(folder_ / ("dest/" + name));
+    fs::remove(folder_ / first_extent());
+    ASSERT_TRUE(pack());
+    EXPECT_GT(progress_->bytes_read, 0U);
+    EXPECT_EQ(files("dest"), whole);
+}
+
+TEST_F(PackPublishTest, AnUpdateOfAnotherSourceIsRefused) {
+    make_dataset(8);
+    ASSERT_TRUE(pack());
+    const auto before = files("dest");
+    fs::rename(folder_ / "source", folder_ / "source-before");
+    fs::create_directory(folder_ / "source");
+    options_.update = true;
+    const auto other = origin("source-before"), dest = origin("dest");
+    EXPECT_EQ(publish(*other, *dest, options_, *progress_, stopped_).error().code, EEXIST);
+    EXPECT_EQ(files("dest"), before);
+}
+
+TEST_F(PackPublishTest, OfTwoUpdatesAtOnceTheFirstStays) {
+    make_dataset(8);
+    ASSERT_TRUE(pack());
+    folder_.write("source/d1/more", "more");
+    options_.update = true;
+    std::atomic<bool> done = false;
+    std::map<std::string, std::string> of_the_other;
+    stopped_ = [&] {
+        // When this one has seen DEST, and before it has published anything.
+        if (progress_->files_total == 0 || done.exchange(true)) return false;
+        folder_.write("source/d1/another", "another");
+        Progress progress;
+        const auto source = origin("source"), dest = origin("dest");
+        EXPECT_TRUE(publish(*source, *dest, options_, progress, [] { return false; }));
+        of_the_other = files("dest");
+        return false;
+    };
+    EXPECT_EQ(pack().error().code, EEXIST);
+    EXPECT_EQ(files("dest").at("manifest.json"), of_the_other.at("manifest.json"));
+    EXPECT_EQ(verified().bad, 0U);
+}
+
+TEST_F(PackPublishTest, ShardsMakeTheSamePack) {
+    make_dataset(400);
+    ASSERT_TRUE(pack());
+    const auto whole = files("dest");
+    const auto total = progress_->bytes_read.load();
+    fs::create_directory(folder_ / "shards");
+    std::uint64_t read = 0;
+    for (const std::uint64_t index : {2, 0, 0, 1}) {
+        options_.shard = {index, 3};
+        const auto made = pack("shards");
+        ASSERT_TRUE(made) << made.error().message;
+        EXPECT_EQ(made->is_complete, index == 1) << "the last one";
+        EXPECT_EQ(fs::exists(folder_ / "shards/manifest.json"), index == 1);
+        EXPECT_LT(progress_->bytes_read, total);
+        read += progress_->bytes_read;
+    }
+    EXPECT_EQ(read, total) << "each file is read by one shard, and once";
+    EXPECT_EQ(files("shards"), whole);
+    // One that is started again finds it complete.
+    options_.shard = {0, 3};
+    const auto again = pack("shards");
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_TRUE(again->was_there);
+    EXPECT_EQ(progress_->bytes_written, 0U);
+    EXPECT_EQ(files("shards"), whole);
+}
+
+TEST_F(PackPublishTest, ShardsAtTheSameTimeMakeTheSamePack) {
+    make_dataset(400);
+    ASSERT_TRUE(pack());
+    fs::create_directory(folder_ / "shards");
+    constexpr std::uint64_t kShards = 6;  // more than there are extents
+    std::atomic<unsigned> failed = 0, complete = 0;
+    std::vector<std::thread> threads;
+    for (std::uint64_t index = 0; index < kShards; ++index) {
+        threads.emplace_back([&, index] {
+            PublishOptions options;
+            options.shard = {index, kShards};
+            options.workers = 1;
+            Progress progress;
+            const auto source = origin("source"), dest = origin("shards");
+            const auto made = publish(*source, *dest, options, progress, [] { return false; });
+            failed += made ? 0 : 1;
+            complete += made && made->is_complete ? 1 : 0;
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(failed, 0U);
+    EXPECT_GE(complete, 1U);
+    EXPECT_EQ(files("shards"), files("dest"));
+}
+
+TEST_F(PackPublishTest, ShardsOfDifferentStatesAreNotJoined) {
+    make_dataset(200);
+    options_.shard = {0, 2};
+    ASSERT_TRUE(pack());
+    folder_.write("source/d1/more", "more");
+    options_.shard = {1, 2};
+    const auto other = pack();
+    ASSERT_TRUE(other) << other.error().message;
+    EXPECT_FALSE(other->is_complete);
+    ASSERT_EQ(other->remarks.size(), 1U);
+    EXPECT_NE(other->remarks[0].find("another state"), std::string::npos);
+    options_.shard = {0, 2};
+    const auto now = pack();
+    ASSERT_TRUE(now) << now.error().message;
+    EXPECT_TRUE(now->is_complete);
+    EXPECT_EQ(verified().bad, 0U);
+    for (const auto& [name, bytes] : files("dest")) EXPECT_FALSE(name.starts_with("part-")) << name;
+    // And as an update.
+    folder_.write("source/d1/more", "less");
+    options_.update = true;
+    EXPECT_FALSE(pack()->is_complete);
+    options_.shard = {1, 2};
+    EXPECT_TRUE(pack()->is_complete);
+    EXPECT_EQ(verified().bad, 0U);
 }
 
 TEST_F(PackPublishTest, StopsWithoutAManifest) {
