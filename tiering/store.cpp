@@ -26,6 +26,12 @@ constexpr std::uint64_t kSmallestPart = 1U << 20U;
 /// Requests of the fill, and of readahead, for each connection: one under way, one that follows at once. More
 /// would wait in a queue from which a seek cannot take them back.
 constexpr std::uint64_t kRequestsForEach = 2;
+/// With a pack, so many small files that lie side by side travel as one (tiering/pack/extent_reads.hpp).
+constexpr std::uint64_t kPackedTogether = 64;
+
+std::uint64_t most_requests_ahead(const Settings& settings) {
+    return kRequestsForEach * settings.origin_connections * (settings.pack.empty() ? 1 : kPackedTogether);
+}
 
 /// Small enough that a few such pieces fit the arena together.
 std::uint32_t longest_run(std::uint64_t arena) {
@@ -109,7 +115,7 @@ TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origi
       whole_limit_(std::min({settings.pack_max_object, kLargestWhole, arena->capacity() / 4})),
       longest_run_(longest_run(arena->capacity())),
       prefetch_budget_(arena->capacity() / 2),
-      most_ahead_(kRequestsForEach * settings.origin_connections),
+      most_ahead_(most_requests_ahead(settings)),
       share_(parse_share(settings.fill_shard).value_or(Share{})),
       plan_(plan),
       origin_(origin),
