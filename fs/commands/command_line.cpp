@@ -1,7 +1,10 @@
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
+#include "config/log_lines.hpp"
 #include "config/settings.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/environment.hpp"
@@ -32,9 +35,9 @@ constexpr const char* kUsage =
 
 int print_help() {
     std::printf(
-        "%s\nMounts a dataset that lies in an object store, on an NFS server or in a directory as a local, "
-        "read-only file "
-        "system,\nserved from this node's memory and NVMe.\n\n"
+        "%s\nMounts a dataset that lies in an object store, on an NFS server or in a directory as a local "
+        "file "
+        "system,\nread-only unless rw is said, served from this node's memory and NVMe.\n\n"
         "SOURCE      s3://BUCKET[/PREFIX], nfs://HOST/EXPORT[/PATH], an absolute directory, or "
         "file:///DIRECTORY\n"
         "MOUNTPOINT  an empty directory\n"
@@ -59,8 +62,20 @@ std::string_view program_name(const char* path) {
 }  // namespace
 
 int command_failed(const std::string& why) {
-    std::fprintf(stderr, "tierfs: %s\n", why.c_str());
+    std::fprintf(stderr, "tierfs: %s\n", log::escaped(why).c_str());
     return 1;
+}
+
+int settings_refused(const Error& error) {
+    const std::string_view problems = error.message;
+    std::string text;
+    for (std::size_t at = 0; at <= problems.size();) {
+        const auto end = std::min(problems.find('\n', at), problems.size());
+        text += log::escaped(problems.substr(at, end - at)) + "\n";
+        at = end + 1;
+    }
+    std::fprintf(stderr, "tierfs: %s", text.c_str());
+    return error.code == EINVAL ? 2 : 1;
 }
 
 std::vector<std::string> split_options(const std::string& text) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "config/result.hpp"
+
 namespace tierfs {
 
 /// Picks the command by the program's name (mount.tierfs, mount.fuse.tierfs: see mount_helper) and by the
@@ -32,7 +34,10 @@ int config_command(const std::vector<std::string>& arguments);
 /// "a,b=c\,d" to "a" and "b=c,d": a backslash keeps the next character as it is.
 std::vector<std::string> split_options(const std::string& text);
 
-/// Prints "tierfs: WHY" on standard error and returns 1.
+/// Prints "tierfs: WHY" on standard error and returns 1. On one line, whatever names there are in it.
 int command_failed(const std::string& why);
+
+/// The same for what load_settings() found, a line for each problem. Returns 2 where it is a wrong usage.
+int settings_refused(const Error& error);
 
 }  // namespace tierfs

@@ -45,7 +45,10 @@ int config_command(const std::vector<std::string>& arguments) {
         return 0;
     }
     const auto checked = check_settings_file(file);
-    if (!checked) return command_failed(checked.error().message);
+    if (!checked) {
+        settings_refused(checked.error());
+        return 1;
+    }
     if (paths.empty()) std::printf("%s: ok\n", file.c_str());
     const DatasetRules rules(checked->datasets, checked->dataset_class);
     for (const auto& path : paths) print_rules_of(rules, path, checked->nvme_codec);

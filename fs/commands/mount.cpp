@@ -28,10 +28,7 @@ int mount_with(SettingsSources sources, const std::vector<std::string>& option_l
     }
     sources.mountpoint = std::filesystem::absolute(sources.mountpoint, ignored).string();
     auto settings = load_settings(sources);
-    if (!settings) {
-        command_failed(settings.error().message);
-        return settings.error().code == EINVAL ? 2 : 1;
-    }
+    if (!settings) return settings_refused(settings.error());
     return launch_mount(std::move(*settings), std::move(sources));
 }
 

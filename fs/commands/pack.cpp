@@ -243,10 +243,7 @@ int pack_command(const std::vector<std::string>& arguments) {
     }
     request.shard = *share;
     const auto settings = settings_of(request.source, request.options);
-    if (!settings) {
-        command_failed(settings.error().message);
-        return settings.error().code == EINVAL ? 2 : 1;
-    }
+    if (!settings) return settings_refused(settings.error());
     stage::StopFlag stop;
     const stage::Signals signals(stop);
     auto source = open_origin(*settings);
@@ -283,18 +280,20 @@ int verify_pack_command(const std::string& path, const std::vector<std::string>&
     if (!report) return command_failed(report.error().message);
     for (const auto& bad : report->first_bad)
         if (!json)
-            std::fprintf(stderr, "tierfs: %s: %s\n", stage::printable(bad.file).c_str(), bad.what.c_str());
+            std::fprintf(stderr, "tierfs: %s: %s\n", stage::printable(bad.file).c_str(),
+                         stage::printable(bad.what).c_str());
     if (json) {
         auto text = manifest_json(report->manifest);
         text["pack"] = path;
         text["bad_files"] = report->bad;
         text["bad"] = nlohmann::ordered_json::array();
         for (const auto& bad : report->first_bad)
-            text["bad"].push_back({{"file", stage::printable(bad.file)}, {"what", bad.what}});
+            text["bad"].push_back(
+                {{"file", stage::printable(bad.file)}, {"what", stage::printable(bad.what)}});
         std::printf("%s\n", text.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
     } else {
-        std::printf("%s: %llu extents, %llu packed files, %s verified, %llu bad\n", path.c_str(),
-                    static_cast<unsigned long long>(report->extents),
+        std::printf("%s: %llu extents, %llu packed files, %s verified, %llu bad\n",
+                    stage::printable(path).c_str(), static_cast<unsigned long long>(report->extents),
                     static_cast<unsigned long long>(report->files), format_size(report->bytes).c_str(),
                     static_cast<unsigned long long>(report->bad));
     }

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "config/log_lines.hpp"
 #include "config/units.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/pack.hpp"
@@ -27,15 +28,16 @@ nlohmann::json report_json(const std::string& folder, const CacheReport& report)
 }
 
 void print_report(const std::string& folder, const CacheReport& report) {
+    const auto shown = log::escaped(folder);
     for (const auto& each : report.bad) {
-        std::fprintf(stderr, "tierfs: %s: %s%s\n", each.file.c_str(), each.what.c_str(),
-                     each.dropped ? "; dropped" : "");
+        std::fprintf(stderr, "tierfs: %s: %s%s\n", log::escaped(each.file.string()).c_str(),
+                     log::escaped(each.what).c_str(), each.dropped ? "; dropped" : "");
     }
     if (report.unknown_codecs != 0)
         std::fprintf(stderr, "tierfs: %s: %llu objects are of a codec that this version does not know\n",
-                     folder.c_str(), static_cast<unsigned long long>(report.unknown_codecs));
+                     shown.c_str(), static_cast<unsigned long long>(report.unknown_codecs));
     std::printf("%s: %llu extents, %llu large files, %s verified, %llu files bad, %llu dropped\n",
-                folder.c_str(), static_cast<unsigned long long>(report.extents),
+                shown.c_str(), static_cast<unsigned long long>(report.extents),
                 static_cast<unsigned long long>(report.backing_files), format_size(report.bytes).c_str(),
                 static_cast<unsigned long long>(report.bad_files),
                 static_cast<unsigned long long>(report.dropped_files));

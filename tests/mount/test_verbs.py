@@ -134,6 +134,11 @@ def test_verify_finds_and_drops_damage(m, mount, nginx_bucket, cache):
         file.write(b"damage")
     bad = tierfs("verify", cache["nvme.path"])
     assert bad.returncode == 1 and str(victim) in bad.stderr, bad
+    evil = daemon.Path(cache["nvme.path"]).rename(daemon.Path(cache["nvme.path"]).with_name("evil\x1b[2J\nname"))
+    bad = tierfs("verify", evil)
+    assert bad.returncode == 1 and r"evil\x1b[2J\nname" in bad.stderr and r"evil\x1b[2J\nname" in bad.stdout, bad
+    assert "\x1b" not in bad.stderr + bad.stdout, bad
+    evil.rename(cache["nvme.path"])
     assert tierfs("verify", cache["nvme.path"], "--repair").returncode == 0
     assert not victim.exists()
     assert tierfs("verify", cache["nvme.path"]).returncode == 0

@@ -32,6 +32,20 @@ TEST(CommandLine, TellsWrongUsageFromFailure) {
     EXPECT_EQ(run({"tierfs", "config", "--check", "/nonexistent.yaml"}), 1);
 }
 
+TEST(CommandLine, WhatFailedIsOneLineThatCannotSteerATerminal) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(command_failed("reading evil\x1b]0;owned\x07\ntierfs: all is well\xc2\x9b failed"), 1);
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              "tierfs: reading evil\\x1b]0;owned\\x07\\ntierfs: all is well\\xc2\\x9b failed\n");
+}
+
+TEST(CommandLine, EachProblemOfTheSettingsHasItsLine) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(settings_refused({EINVAL, "one: \x1b[2J\ntwo"}), 2);
+    EXPECT_EQ(settings_refused({EIO, "three"}), 1);
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "tierfs: one: \\x1b[2J\ntwo\ntierfs: three\n");
+}
+
 TEST(CommandLine, HelpsAndNamesItsVersion) {
     EXPECT_EQ(run({"tierfs", "--help"}), 0);
     EXPECT_EQ(run({"tierfs", "--version"}), 0);
