@@ -188,7 +188,8 @@ TEST(Rules, Host) {
     facts.host.read_ahead_kib = 16;
     facts.host.open_files = 1024;
     facts.host.kernel_minor = 8;
-    facts.host.devices = {{"/nvme0", "mq-deadline", false}, {"/disk", "bfq", true}};
+    facts.host.devices = {{"/nvme0", "mq-deadline", false, {}, {}, {}, {}, {}},
+                          {"/disk", "bfq", true, {}, {}, {}, {}, {}}};
     facts.interval.source_type = "nfs4";
     facts.interval.source_advice = {"nconnect=8: one connection seldom fills a fast network"};
     EXPECT_EQ(ids(check_host(facts)), (std::vector<std::string>{"read-ahead", "scheduler", "rotating-disk",
@@ -196,7 +197,7 @@ TEST(Rules, Host) {
     facts.host.read_ahead_kib = 512;
     facts.host.open_files = 1 << 20;
     facts.host.kernel_minor = 9;
-    facts.host.devices = {{"/nvme0", "none", false}};
+    facts.host.devices = {{"/nvme0", "none", false, {}, {}, {}, {}, {}}};
     facts.interval.source_advice = {};
     EXPECT_EQ(ids(check_host(facts)), std::vector<std::string>{});
 }
