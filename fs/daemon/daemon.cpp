@@ -334,8 +334,7 @@ Result<nlohmann::json> Daemon::command(const std::string& name, const nlohmann::
 }
 
 Result<nlohmann::json> Daemon::trace(const std::string& name, const nlohmann::json& request) {
-    if (live_) return fail(ENOTSUP, "the mount is writable: only read-only mounts can be traced");
-    return answer_trace(operations_->trace(), name, request);
+    return answer_trace(live_ ? live_->trace() : operations_->trace(), name, request);
 }
 
 Result<nlohmann::json> Daemon::reload() const {
@@ -436,8 +435,8 @@ void Daemon::add_live(StatusInputs& in) {
 void Daemon::tick() {
     sample_memory();
     if (metrics_) metrics_->tick();
-    if (operations_ && operations_->trace().tick(Trace::Clock::now()) != 0)
-        log::info("who traced reads has gone");
+    Trace* const trace = live_ ? &live_->trace() : operations_ ? &operations_->trace() : nullptr;
+    if (trace != nullptr && trace->tick(Trace::Clock::now()) != 0) log::info("who traced reads has gone");
     if (nvme_) nvme_->relieve();
     if (store_) store_->tick(std::chrono::steady_clock::now());
     if (pin_keeper_) pin_keeper_->tick(PinKeeper::Clock::now());

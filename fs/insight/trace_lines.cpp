@@ -50,12 +50,13 @@ std::string json_of(const TraceLine& line) {
 
 std::string columns_of(const TraceLine& line) {
     std::array<char, 256> text{};
-    const auto length = std::snprintf(
-        text.data(), text.size(), "%-15s %8lld %-15.64s %6llu %-6.16s %14llu %10llu %9lld ",
-        time_of_day(line.time_us).c_str(), static_cast<long long>(line.pid),
-        log::escaped(line.command).c_str(), static_cast<unsigned long long>(line.uid),
-        line.passthrough ? "kernel" : line.tier.c_str(), static_cast<unsigned long long>(line.offset),
-        static_cast<unsigned long long>(line.length), static_cast<long long>(line.took_us));
+    const auto length =
+        std::snprintf(text.data(), text.size(), "%-15s %8lld %-15.64s %6llu %-6.16s %14llu %10llu %9lld ",
+                      time_of_day(line.time_us).c_str(), static_cast<long long>(line.pid),
+                      log::escaped(line.command).c_str(), static_cast<unsigned long long>(line.uid),
+                      line.passthrough ? "kernel" : log::escaped(line.tier).c_str(),
+                      static_cast<unsigned long long>(line.offset),
+                      static_cast<unsigned long long>(line.length), static_cast<long long>(line.took_us));
     return std::string(text.data(), length < 0 ? 0 : std::min<std::size_t>(length, text.size() - 1)) +
            log::escaped(line.path) + "\n";
 }

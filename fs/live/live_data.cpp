@@ -39,17 +39,30 @@ void release_file(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* file) {
     ::fuse_reply_err(raw, 0);
 }
 
+/// Null while nobody traces. A file that has lost its last name is shown without one.
+std::shared_ptr<TracedRead> trace_read(LiveOperations& operations, const LiveFile& file, uid_t uid,
+                                       off_t offset) {
+    if (!operations.trace().is_on()) return nullptr;
+    ObjectRef named;
+    named.path = operations.nodes().path(file.node).value_or("");
+    return TracedRead::begin(operations.trace(), std::make_shared<const ObjectRef>(std::move(named)),
+                             Session::current().asker, uid, static_cast<std::uint64_t>(offset));
+}
+
 void read_file(fuse_req_t raw, fuse_ino_t /*node*/, std::size_t size, off_t offset, fuse_file_info* info) {
     auto& operations = Session::user_of<LiveOperations>(raw);
+    const auto uid = ::fuse_req_ctx(raw)->uid;
     auto request = std::make_shared<Request>(raw);
     const auto file = operations.files().find(info->fh);
     if (!file) return request->error(EBADF);
+    const auto traced = trace_read(operations, *file, uid, offset);
     operations.files().read(file, static_cast<std::uint64_t>(offset), static_cast<std::uint32_t>(size),
-                            [request](Result<LiveFiles::Pieces> pieces) {
-                                if (!pieces) return request->error(pieces.error().code);
+                            [request, traced](Result<ReadReply> reply) {
+                                if (traced) traced->answered(reply);
+                                if (!reply) return request->error(reply.error().code);
                                 std::vector<iovec> vector;
-                                vector.reserve(pieces->size());
-                                for (const auto piece : *pieces) {
+                                vector.reserve(reply->pieces.size());
+                                for (const auto piece : reply->pieces) {
                                     if (piece.empty()) continue;
                                     // writev only reads; the structure has no const.
                                     vector.push_back(iovec{const_cast<std::byte*>(piece.data()),  // NOLINT

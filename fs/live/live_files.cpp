@@ -164,8 +164,7 @@ void LiveFiles::close(std::uint64_t handle) {
     --content.writers;
 }
 
-void LiveFiles::read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_t size,
-                     std::function<void(Result<Pieces>)> reply) {
+void LiveFiles::read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_t size, ReadCallback reply) {
     std::shared_ptr<const ObjectRef> object;
     auto& content = file->node->content;
     {
@@ -174,8 +173,7 @@ void LiveFiles::read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_
     }
     if (!object) return read_directly(*file, offset, size, reply);
     store_.read(object, offset, size, [=, this, reply = std::move(reply)](Result<ReadReply> read) {
-        if (read) return reply(std::move(read->pieces));
-        if (read.error().code == ECANCELED) return reply(fail(std::move(read.error())));
+        if (read || read.error().code == ECANCELED) return reply(std::move(read));
         {
             auto& now = file->node->content;
             const MutexLock lock(now.mutex);
@@ -192,7 +190,7 @@ void LiveFiles::read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_
 }
 
 void LiveFiles::read_directly(const LiveFile& file, std::uint64_t offset, std::uint32_t size,
-                              const std::function<void(Result<Pieces>)>& reply) {
+                              const ReadCallback& reply) {
     ++read_requests_;
     const auto buffer = buffer_of(size);
     const auto got = file.file->read(buffer, offset);
@@ -201,7 +199,10 @@ void LiveFiles::read_directly(const LiveFile& file, std::uint64_t offset, std::u
         return reply(fail(got.error()));
     }
     read_bytes_ += *got;
-    reply(Pieces{buffer.first(*got)});
+    ReadReply answer;
+    answer.pieces = {buffer.first(*got)};
+    answer.origin_bytes = *got;
+    reply(std::move(answer));
 }
 
 Result<void> LiveFiles::write(LiveFile& file, std::span<const std::byte> bytes, std::uint64_t offset) {

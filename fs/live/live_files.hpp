@@ -83,10 +83,8 @@ class LiveFiles {
     LiveFilePtr find(std::uint64_t handle);
     void close(std::uint64_t handle);
 
-    using Pieces = std::vector<std::span<const std::byte>>;
     /// `reply` is called exactly once, on any thread; the pieces are valid until it returns.
-    void read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_t size,
-              std::function<void(Result<Pieces>)> reply);
+    void read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_t size, ReadCallback reply);
     Result<void> write(LiveFile& file, std::span<const std::byte> bytes, std::uint64_t offset);
 
     /// The version that readers would get of a file now, for extended attributes.
@@ -102,7 +100,7 @@ class LiveFiles {
     /// Decides which version those read who open it now; whether the kernel's pages are of it.
     bool settle(const LiveNodePtr& node, PosixFile& file);
     void read_directly(const LiveFile& file, std::uint64_t offset, std::uint32_t size,
-                       const std::function<void(Result<Pieces>)>& reply);
+                       const ReadCallback& reply);
 
     Store& store_;
     LiveNodes& nodes_;

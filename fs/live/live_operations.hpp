@@ -17,6 +17,7 @@
 #include "fs/live/live_files.hpp"
 #include "fs/live/live_nodes.hpp"
 #include "fs/session/request.hpp"
+#include "fs/trace/trace.hpp"
 
 namespace tierfs {
 
@@ -38,6 +39,7 @@ class LiveOperations {
     [[nodiscard]] PosixOrigin& origin() const { return origin_; }
     [[nodiscard]] LiveNodes& nodes() { return nodes_; }
     [[nodiscard]] LiveFiles& files() { return files_; }
+    [[nodiscard]] Trace& trace() { return trace_; }
     [[nodiscard]] Store& store() const { return store_; }
     [[nodiscard]] std::uint64_t pack_max_object() const { return pack_max_object_; }
 
@@ -62,6 +64,7 @@ class LiveOperations {
     const std::uint64_t device_;  ///< of the root
     const double valid_s_, absent_s_;
     const std::uint64_t pack_max_object_;
+    Trace trace_;
     LiveNodes nodes_;
     LiveFiles files_;
     Mutex mutex_;

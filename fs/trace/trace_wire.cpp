@@ -1,6 +1,8 @@
 #include "fs/trace/trace_wire.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -14,6 +16,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMostAtOnce = 1000;  // half a megabyte; the control thread has others to answer
+/// Of the clock, which counts nanoseconds: in the year 2262.
+constexpr std::int64_t kLatest = std::numeric_limits<std::int64_t>::max() / 1000;
 
 Json event_json(const TraceEvent& event) {
     const auto since = std::chrono::duration_cast<std::chrono::microseconds>(event.time.time_since_epoch());
@@ -46,20 +50,27 @@ TraceLine read_line(const Json& event) {
     const auto text = [&](const char* member) {
         return path_from_wire(event.at(member).get_ref<const std::string&>()).value_or("?");
     };
+    // A fraction is nobody's count, and converting it might be undefined.
+    const auto integer = [&]<typename Integer>(const char* member, Integer) {
+        const auto& value = event.at(member);
+        return value.is_number_float() ? Integer{0} : value.get<Integer>();
+    };
+    const auto count = [&](const char* member) { return integer(member, std::uint64_t{0}); };
+    const auto number = [&](const char* member) { return integer(member, std::int64_t{0}); };
     TraceLine line;
     line.passthrough = event.at("passthrough").get<bool>();
-    line.time_us = event.at("time_us").get<std::int64_t>();
-    line.took_us = event.at("took_us").get<std::int64_t>();
-    line.pid = event.at("pid").get<std::int64_t>();
-    line.uid = event.at("uid").get<std::uint64_t>();
+    line.time_us = std::clamp(number("time_us"), std::int64_t{0}, kLatest);
+    line.took_us = number("took_us");
+    line.pid = number("pid");
+    line.uid = count("uid");
     line.command = text("command");
     line.path = text("path");
     line.tier = text("tier");
-    line.offset = event.at("offset").get<std::uint64_t>();
-    line.length = event.at("length").get<std::uint64_t>();
-    line.nvme_bytes = event.at("nvme_bytes").get<std::uint64_t>();
-    line.origin_bytes = event.at("origin_bytes").get<std::uint64_t>();
-    line.error = event.at("error").get<int>();
+    line.offset = count("offset");
+    line.length = count("length");
+    line.nvme_bytes = count("nvme_bytes");
+    line.origin_bytes = count("origin_bytes");
+    line.error = integer("error", 0);
     return line;
 }
 
@@ -87,7 +98,8 @@ Result<TraceLines> read_trace_lines(const Json& answer) {
     try {
         lines.ended = answer.at("ended").get<bool>();
         lines.more = answer.at("more").get<bool>();
-        lines.dropped = answer.at("dropped").get<std::uint64_t>();
+        const auto& dropped = answer.at("dropped");
+        lines.dropped = dropped.is_number_float() ? 0 : dropped.get<std::uint64_t>();
         for (const auto& event : answer.at("events")) lines.lines.push_back(read_line(event));
     } catch (const Json::exception&) {
         return fail(EPROTO, "the mount's answer is not understood: is its daemon of another version?");

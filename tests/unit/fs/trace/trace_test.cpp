@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
@@ -206,6 +207,25 @@ TEST(TraceWire, WhatIsNoRequestAndNoAnswer) {
          {"{}", "[]", "1", R"({"ended":false,"more":false,"dropped":0,"events":[{}]})",
           R"({"ended":false,"more":false,"dropped":-1})", R"({"ended":1,"more":2,"dropped":3,"events":4})"})
         EXPECT_FALSE(read_trace_lines(nlohmann::json::parse(odd))) << odd;
+}
+
+TEST(TraceWire, NumbersOfNobodysAreNoneThatWouldBeUndefined) {
+    const auto lines = read_trace_lines(nlohmann::json::parse(
+        R"({"ended": false, "more": false, "dropped": 1e300, "events": [{"passthrough": false,
+            "time_us": -9223372036854775808, "took_us": 1e300, "pid": 1.5, "uid": -1.5e300, "command": "c",
+            "path": "p", "tier": "%1b[2J", "offset": 1e300, "length": 2, "nvme_bytes": 0, "origin_bytes": 0,
+            "error": 1e300}]})"));
+    ASSERT_TRUE(lines && lines->lines.size() == 1);
+    auto line = lines->lines[0];
+    EXPECT_EQ(lines->dropped, 0U);
+    EXPECT_EQ(line.time_us, 0);
+    EXPECT_EQ(line.offset, 0U);
+    EXPECT_EQ(line.length, 2U);
+    EXPECT_EQ(line.error, 0);
+    TraceLineWriter columns(TraceLineWriter::Form::columns, "/mnt");
+    EXPECT_EQ(columns.line(line).find('\x1b'), std::string::npos);
+    line.time_us = std::numeric_limits<std::int64_t>::max();
+    EXPECT_NE(columns.line(line), "");
 }
 
 TEST(TraceLines, ForPeopleAndForPrograms) {
