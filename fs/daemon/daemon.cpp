@@ -26,8 +26,7 @@ constexpr auto kStuckPatience = std::chrono::seconds(3);  // beyond the origin's
 constexpr unsigned kBlockingThreads = 16;                 // of a writable mount, at least
 constexpr unsigned kMostBlockingThreads = 64;        // where answers take long: uploads hold a thread each
 constexpr std::uint64_t kMemoryOfThread = 16 << 20;  // of memory.limit
-constexpr std::chrono::milliseconds kLongestBelief = std::chrono::hours(24);  // in a pack that is compared
-constexpr auto kMargin = std::chrono::seconds(1);  // for an answer on its way when the deadline passes
+constexpr auto kMargin = std::chrono::seconds(1);    // for an answer on its way when the deadline passes
 
 // Resident set as ps shows it: files that are mapped included.
 std::uint64_t resident_set() {
@@ -71,70 +70,6 @@ Result<void> Daemon::open_source(bool strict) {
     }
     if (auto checked = check_identity(); !checked) return checked;
     return check_origin(strict);
-}
-
-Result<void> Daemon::open_origin_or_pack() {
-    if (settings_.pack.empty()) {
-        auto origin = open_origin(settings_);
-        if (!origin) return fail(origin.error());
-        origin_ = std::move(*origin);
-        return {};
-    }
-    if (!settings_.read_only)
-        return fail(EROFS, "a mount with a pack cannot be written to: mount with ro, or without pack");
-    std::vector<std::filesystem::path> kept;
-    if (takes_over_) {
-        if (!scratch_.empty()) kept.push_back(scratch_);
-        if (!settings_.index_path.empty()) kept.emplace_back(settings_.index_path);
-        for (const auto& path : split_paths(settings_.nvme_path)) kept.emplace_back(path);
-    }
-    auto packed = PackedOrigin::open(settings_, kept);
-    if (!packed) return fail(packed.error());
-    pack_ = packed->get();
-    origin_ = std::move(*packed);
-    if (settings_.pack_staleness == "trust") {
-        settings_.metadata_ttl = kForever;  // the pack never says anything else
-    } else {
-        settings_.metadata_ttl = std::min(settings_.metadata_ttl, kLongestBelief);
-    }
-    return {};
-}
-
-void Daemon::watch_source() {
-    if (pack_ == nullptr) return;
-    pack_->watch_source([this](const Renewed& renewed) {
-        std::vector<Namespace::Renewed> names;
-        names.reserve(renewed.names.size());
-        for (const auto& [name, same_object] : renewed.names) names.push_back({name, same_object});
-        names_->renewed(renewed.directory, names);
-    });
-}
-
-// The origin, its pack, and the settings that the records of an index have taken in. S3 knows no owners and
-// modes; changed ones must not wait for records to expire, which may be never. (Data has the origin's
-// identity alone: a new index adopts what the cache holds.)
-std::string Daemon::index_identity() const {
-    std::string identity = origin_->identity();
-    // Of a pack that is trusted, answers hold for ever; with `check` they are the source's own.
-    if (pack_ != nullptr && settings_.pack_staleness != "check")
-        identity += " pack=" + to_string(pack_->manifest().index);
-    if (pack_ != nullptr && settings_.pack_staleness == "list") identity += " list";
-    // What was known before of names that this mount may change must not be believed after it.
-    if (!settings_.read_only) identity += " rw";
-    if (origin_->kind() != "s3") return identity;
-    std::array<char, 80> owner{};
-    std::snprintf(owner.data(), owner.size(), " uid=%u gid=%u file_mode=%o directory_mode=%o",
-                  settings_.s3_uid, settings_.s3_gid, settings_.s3_file_mode, settings_.s3_directory_mode);
-    return identity + owner.data();
-}
-
-// Node ids stand in the index of one source: in another one they would be other files.
-Result<void> Daemon::check_identity() {
-    const auto identity = to_string(content_id(index_identity(), "", ""));
-    if (!takes_over_) record_.set_index_identity(identity);
-    if (record_.index_identity() == identity) return {};
-    return fail(ESTALE, "what is mounted now is another source than the mount was made of (" +
-                            origin_->identity() + "): unmount and mount again");
 }
 
 Result<void> Daemon::prepare() {
@@ -184,7 +119,6 @@ Result<void> Daemon::open_names() {
 Result<void> Daemon::open_index() {
     IndexOptions options;
     options.memory = plan_.index;
-    options.identity = index_identity();
     if (!settings_.index_path.empty()) {
         auto folder = LockedFolder::open(settings_.index_path, origin_->identity(), "index.path", locks_);
         if (!folder) return fail(folder.error());
@@ -193,9 +127,8 @@ Result<void> Daemon::open_index() {
     } else {
         options.directory = (cache_devices_.empty() ? scratch_ : cache_devices_.index_folder()) / "index";
     }
-    if (pack_ != nullptr) {
-        if (auto opened = pack_->open_index(options.directory.parent_path()); !opened) return opened;
-    }
+    if (auto opened = open_pack_index(options.directory.parent_path()); !opened) return opened;
+    options.identity = index_identity();
     auto index = Index::open(options);
     if (!index) return fail(index.error());
     index_ = std::move(*index);
@@ -404,7 +337,7 @@ StatusInputs Daemon::status() {
     in.has_nvme = nvme_ != nullptr;
     in.store = store_->stats();
     in.origin = origin_->stats();
-    if (pack_ != nullptr) in.pack = pack_->pack_stats();
+    in.pack = pack_ != nullptr ? pack_->pack_stats() : unusable_pack_;
     in.names = names_->stats();
     if (live_) add_live(in);
     in.requests = watchdog_->stats();

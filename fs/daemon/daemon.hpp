@@ -98,6 +98,10 @@ class Daemon {
     Result<void> check_origin(bool strict);
     Result<void> check_identity();
     Result<void> open_origin_or_pack();
+    /// Goes on without the pack, whose manifest or index is damaged or missing; the log and the status say
+    /// so.
+    Result<void> use_source_alone(const Error& why);
+    Result<void> open_pack_index(const std::filesystem::path& folder);
     /// Of a pack with pack.staleness=list.
     void watch_source();
     /// What names an index (see the definition).
@@ -122,6 +126,7 @@ class Daemon {
     void add_live(StatusInputs& in);
 
     Settings settings_;
+    std::chrono::milliseconds asked_ttl_ = settings_.metadata_ttl;  ///< as set; a pack changes settings_
     std::filesystem::path scratch_;
     long supervisor_pid_;
     ConnectionRecord& record_;
@@ -136,6 +141,7 @@ class Daemon {
     // Each stands on those above it; destroyed from the last to the first.
     std::unique_ptr<Origin> origin_;
     PackedOrigin* pack_ = nullptr;  ///< origin_, with `pack`
+    PackStats unusable_pack_;       ///< what is shown of one that is not used
     std::unique_ptr<Index> index_;
     std::unique_ptr<NvmeTier> nvme_;
     std::unique_ptr<Pins> pins_;

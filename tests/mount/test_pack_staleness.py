@@ -127,7 +127,6 @@ def compared(m, beyond=0):
                                 what="the source is compared with its pack")["pack"]["comparison"]
 
 
-@pytest.mark.release
 def test_trust_is_what_was_packed(source, mount):
     make(source)
     m = mount(source.url, source.options({}), env=source.env)
@@ -142,7 +141,6 @@ def test_trust_is_what_was_packed(source, mount):
     expect_packed(again)
 
 
-@pytest.mark.release
 def test_list_of_a_source_that_changed_before_the_mount(source, mount):
     make(source)
     change(source)
@@ -193,7 +191,6 @@ def test_list_tells_the_kernel(nginx_bucket, mount):
     assert os.fsencode("removed") in before and sizes["changed"] == len(PACKED["changed"])
 
 
-@pytest.mark.release
 def test_check_sees_what_has_changed(source, mount):
     make(source)
     m = mount(source.url, source.options({"pack.staleness": "check", "metadata.ttl": "1s"}), env=source.env)
@@ -211,7 +208,6 @@ def test_check_sees_what_has_changed(source, mount):
     assert again.status()["pack"]["reads"] >= len(STAYS)
 
 
-@pytest.mark.release
 def test_list_keeps_what_it_knows_of_a_source_that_does_not_answer(nginx_bucket, mount, cache):
     source = Prefix(nginx_bucket)
     make(source)
@@ -258,7 +254,6 @@ def test_check_gives_the_error_of_a_source_that_does_not_answer(nginx_bucket, mo
     processes.wait_until(lambda: attempt_shown(m.path) == PACKED, what="it answers again")
 
 
-@pytest.mark.release
 def test_what_list_and_check_have_seen_is_not_what_trust_believes(source, mount, cache):
     make(source)
     change(source)
