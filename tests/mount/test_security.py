@@ -4,6 +4,8 @@ import errno
 import os
 import re
 import socket
+import stat
+import urllib.parse
 
 import pytest
 
@@ -104,6 +106,49 @@ def test_names_of_a_bucket_cannot_write_to_a_terminal(mount, faulty):
     warmed = processes.run([daemon.BINARY, "warm", m.path / key, "--wait"], env=m.env)
     assert warmed.returncode == 1 and r"evil\x1b]0;owned\x07\x0d\nname" in warmed.err, warmed.err
     assert not re.search(r"[\x1b\x07]", warmed.out + warmed.err), repr(warmed.err)
+
+
+def below(folder):
+    """All that lies there, with what would show that somebody touched it."""
+    return {path: (path.lstat().st_mode, path.lstat().st_uid, path.lstat().st_mtime_ns, path.lstat().st_ctime_ns)
+            for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("way", ["ro", "rw"])
+def test_a_hostile_bucket_makes_nobody_root_and_reaches_nothing_outside(mount, faulty, folder, way):
+    """Whoever writes to the bucket chooses names, modes, owners and what a link says."""
+    def metadata(mode, owner=0):
+        return {"x-amz-meta-mode": str(mode), "x-amz-meta-uid": str(owner), "x-amz-meta-gid": str(owner)}
+    data.write(folder / "outside/secret", b"nobody's business")
+    with open("/usr/bin/id", "rb") as program:
+        set_user_id = program.read()
+    faulty.objects = {"id": set_user_id, "device": b"x", "socket": b"y", "odd": b"z", "link": str(folder / "outside").encode(),
+                      "..": b"1", "../up": b"2", "../../outside/secret": b"3", "d/../../outside/new": b"4", "/abs": b"5",
+                      "d/./same": b"6", "d//twice": b"7", "d/fine": b"8"}
+    faulty.metadata = {"id": metadata(stat.S_IFREG | 0o6755), "device": metadata(stat.S_IFBLK | 0o666),
+                       "socket": metadata(stat.S_IFSOCK | 0o777), "link": metadata(stat.S_IFLNK | 0o777),
+                       "odd": {"x-amz-meta-mode": "-1", "x-amz-meta-uid": "4294967295", "x-amz-meta-mtime": "1e999"}}
+    before = below(folder / "outside")
+    m = mount("s3://bucket", {**faulty.options, way: None, "allow_other": None, "s3.file_mode": "0755"}, env=faulty.env)
+    assert {"nosuid", "nodev"} <= set(daemon.mountinfo(m.path)["options"])
+    assert sorted(os.listdir(m.path)) == ["d", "device", "id", "link", "odd", "socket"]
+    assert os.listdir(m.path / "d") == ["fine"]
+    for name in ("device", "socket", "odd"):
+        assert stat.S_ISREG(os.lstat(m.path / name).st_mode), name
+    if way == "rw":
+        assert os.lstat(m.path / "id").st_mode & 0o7777 == 0o6755, "shown as it is, without effect"
+        assert stat.S_ISLNK(os.lstat(m.path / "link").st_mode)
+    assert processes.check([*NOBODY, m.path / "id", "-u"]).out.strip() == "65534"
+    assert processes.check([*NOBODY, m.path / "id", "-g"]).out.strip() == "65534"
+    for name in ("id", "d/fine", "odd"):
+        data.expect_same(data.read_cold(m.path / name), faulty.objects[name], name)
+    warmed = processes.run([daemon.BINARY, "warm", m.path, "--wait"], env=m.env)
+    assert "outside" not in warmed.out + warmed.err, warmed
+    m.umount()
+    assert below(folder / "outside") == before
+    assert (folder / "outside/secret").read_bytes() == b"nobody's business"
+    asked = {urllib.parse.unquote(path.partition("?")[0]) for method, path, _ in faulty.seen if method in ("PUT", "DELETE")}
+    assert not asked, "nothing was written, and nothing is"
 
 
 def test_a_size_that_no_server_has_costs_nothing(mount, faulty):

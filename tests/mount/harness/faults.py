@@ -96,6 +96,7 @@ class FaultyS3(Web):
     def __init__(self, objects=None):
         self.objects = dict(objects or {})
         self.storage_class = {}  # key -> GLACIER ...; a GET of it is refused as S3 does
+        self.metadata = {}  # key -> headers that its answers have besides
         self.fault = lambda method, key, number: None
         self.numbers = {}
         self.lock = threading.Lock()
@@ -171,7 +172,7 @@ class FaultyS3(Web):
         body, etag = self.objects[key], self.etag(key)
         if request.headers.get("If-Match", etag) != etag:
             return request.refuse(412, "PreconditionFailed")
-        headers = {"ETag": etag, "Last-Modified": "Mon, 06 May 2024 07:08:09 GMT", "Accept-Ranges": "bytes"}
+        headers = {"ETag": etag, "Last-Modified": "Mon, 06 May 2024 07:08:09 GMT", "Accept-Ranges": "bytes", **self.metadata.get(key, {})}
         if key in self.storage_class:
             headers["x-amz-storage-class"] = self.storage_class[key]
         status, span = 200, request.headers.get("Range", "")
