@@ -26,6 +26,7 @@ class BucketDirectory final : public PosixDirectory {
     void rewind() TIERFS_REQUIRES(mutex_);
     Result<void> next_page() TIERFS_REQUIRES(mutex_);
     void add(std::string name, unsigned char type) TIERFS_REQUIRES(mutex_);
+    void remember(const Listing& page, const std::string& prefix) TIERFS_REQUIRES(mutex_);
     unsigned char type_of(const DirectoryEntry& entry);
 
     PosixBucket& bucket_;
@@ -37,6 +38,7 @@ class BucketDirectory final : public PosixDirectory {
     std::string token_ TIERFS_GUARDED_BY(mutex_);
     bool is_begun_ TIERFS_GUARDED_BY(mutex_) = false, is_over_ TIERFS_GUARDED_BY(mutex_) = false;
     std::set<std::string> own_ TIERFS_GUARDED_BY(mutex_);  ///< that no listing has shown yet
+    ListedNames listed_ TIERFS_GUARDED_BY(mutex_);
 };
 
 void BucketDirectory::rewind() {
@@ -67,10 +69,25 @@ unsigned char BucketDirectory::type_of(const DirectoryEntry& entry) {
     return S_ISLNK(known->metadata.mode) ? DT_LNK : DT_REG;
 }
 
+/// Look-ups of what a listing shows need one request less, and none of what it does not show.
+void BucketDirectory::remember(const Listing& page, const std::string& prefix) {
+    if (listed_.names.size() > KnownNames::kMostListed) return;
+    for (const auto& object : page.objects) {
+        if (object.key.size() > prefix.size())
+            listed_.names.try_emplace(object.key.substr(prefix.size()), ListedNames::Shown::key);
+    }
+    for (const auto& below : page.prefixes) {
+        if (below.size() > prefix.size() + 1)
+            listed_.names[below.substr(prefix.size(), below.size() - prefix.size() - 1)] =
+                ListedNames::Shown::prefix;
+    }
+}
+
 Result<void> BucketDirectory::next_page() {
     before_ += static_cast<std::int64_t>(page_.size());
     page_.clear();
     if (!is_begun_) {
+        listed_ = {{}, KnownNames::Clock::now(), bucket_.known().drops()};
         for (auto& name : bucket_.unpublished_in(node_->inode)) own_.insert(std::move(name));
         add(".", DT_DIR);
         add("..", DT_DIR);
@@ -85,8 +102,11 @@ Result<void> BucketDirectory::next_page() {
         own_.erase(entry.name);
         add(std::move(entry.name), type);
     }
+    remember(*listing, prefix);
     if (!token_.empty()) return {};
     is_over_ = true;
+    if (listed_.names.size() <= KnownNames::kMostListed)
+        bucket_.known().put_listing(node_->inode, std::exchange(listed_, {}));
     for (const auto& name : own_) add(name, DT_REG);
     return {};
 }

@@ -74,7 +74,7 @@ Result<PosixCreated> PosixBucket::create(const PosixNode& directory, const std::
         add_locked(node);
         fresh_[node->inode] = node;
     }
-    known_.drop(place_of(parent->inode, name));
+    known_.forget(place_of(parent->inode, name));
     auto attributes = attributes_of(node);
     if (!attributes) return fail(std::move(attributes.error()));
     return PosixCreated{make_bucket_file(*this, std::move(node), true, {}), std::move(*attributes)};

@@ -53,8 +53,7 @@ void KnownNames::put_unless_changed(Place place, Facts facts, std::uint64_t chan
     if (changes_ == changes) put_locked(place, std::move(facts), Clock::now());
 }
 
-void KnownNames::drop(Place place) {
-    const MutexLock lock(mutex_);
+void KnownNames::forget_locked(Place place) {
     ++changes_;
     const auto found = by_place_.find(place);
     if (found == by_place_.end()) return;
@@ -62,11 +61,51 @@ void KnownNames::drop(Place place) {
     by_place_.erase(found);
 }
 
+void KnownNames::forget(Place place) {
+    const MutexLock lock(mutex_);
+    forget_locked(place);
+}
+
+void KnownNames::drop(Place place) {
+    const MutexLock lock(mutex_);
+    ++drops_;
+    listings_.clear();
+    forget_locked(place);
+}
+
 void KnownNames::clear() {
     const MutexLock lock(mutex_);
     ++changes_;
+    ++drops_;
+    listings_.clear();
     entries_.clear();
     by_place_.clear();
+}
+
+std::uint64_t KnownNames::drops() {
+    const MutexLock lock(mutex_);
+    return drops_;
+}
+
+void KnownNames::put_listing(std::uint64_t directory, ListedNames listed) {
+    const MutexLock lock(mutex_);
+    if (listed.drops != drops_) return;
+    listings_.remove_if([&](const Listing& listing) { return listing.directory == directory; });
+    listings_.push_front({directory, std::move(listed)});
+    if (listings_.size() > kMostListings) listings_.pop_back();
+}
+
+std::optional<ListedNames::Shown> KnownNames::shown(std::uint64_t directory, const std::string& name,
+                                                    Clock::time_point now) {
+    const MutexLock lock(mutex_);
+    const auto found = std::find_if(listings_.begin(), listings_.end(),
+                                    [&](const Listing& listing) { return listing.directory == directory; });
+    if (found == listings_.end()) return std::nullopt;
+    const auto entry = found->listed.names.find(name);
+    const auto shown = entry == found->listed.names.end() ? ListedNames::Shown::absent : entry->second;
+    const auto ttl = shown == ListedNames::Shown::absent ? std::min(ttl_, kLongestAbsent) : ttl_;
+    if (ttl != kForever && now >= found->listed.since + ttl) return std::nullopt;
+    return shown;
 }
 
 void KnownNames::set_marker(Place place) {

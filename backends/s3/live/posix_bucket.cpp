@@ -198,8 +198,11 @@ Result<Facts> PosixBucket::facts_at(const BucketNode& directory, const std::stri
         if (draft) return facts_of_draft(*draft, own);
     }
     if (auto facts = known_.get(place)) return std::move(*facts);
+    const auto shown = known_.shown(directory.inode, name);
+    if (shown == ListedNames::Shown::absent) return Facts();
     const auto changes = known_.changes();
-    auto facts = ask(*path);
+    auto facts = shown == ListedNames::Shown::key ? calls_.head(*path) : ask(*path);
+    if (!facts && shown && facts.error().code == ENOENT) facts = ask(*path);  // it has changed since
     if (facts) known_.put_unless_changed(place, *facts, changes);
     return facts;
 }
