@@ -63,7 +63,7 @@ Result<void> Daemon::use_source_alone(const Error& why) {
 
 Result<void> Daemon::open_pack_index(const std::filesystem::path& folder) {
     if (pack_ == nullptr) return {};
-    const auto opened = pack_->open_index(folder);
+    auto opened = pack_->open_index(folder);
     if (opened) return {};
     if (!is_damage(opened.error()) && opened.error().code != ENOENT) return opened;
     if (auto used = use_source_alone(opened.error()); !used) return used;
