@@ -5,7 +5,8 @@ both, and both trees must be alike afterwards.
     tests/conformance/tree.py DIR ORACLE [--steps N] [--seed S] [--lacks NAME,...]
 
 Both directories must be empty and support the same things (extended attributes, modes, owners) but for what DIR is said to
-lack: link, mkfifo, exchange, setxattr and so on (the steps below), folder_times (names that come and go change no time).
+lack: link, mkfifo, exchange, setxattr and so on (the steps below), folder_times (names that come and go change no time),
+long_paths (a rename may not lead to paths beyond some 1,000 bytes).
 Run it as root. Files get no set-user-ID bits: a mount clears them at each write, a native file system not when it is root who
 writes."""
 
@@ -24,6 +25,7 @@ NAMES = ["a", "b", "c", "d", "long-" + "n" * 200, "ü\n"]
 DEEPEST = 4
 NOREPLACE, EXCHANGE = 1, 2
 MOST_OPEN = 6
+LONGEST = 1000  # bytes of a path, where long ones are lacking
 
 
 class Different(AssertionError):
@@ -153,10 +155,18 @@ class Walker:
 
     def step_rename(self):
         old, new, flags = self.path(), self.path(), self.chance.choice(self.renames)
+        if "long_paths" in self.lacks and len(os.fsencode(new)) + self.longest_below(old) > LONGEST:
+            return
         self.both(f"rename {old!r} {new!r} {flags}",
                   lambda root, _: renameat2(os.path.join(root, old), os.path.join(root, new), flags))
 
     step_rename_more = step_rename
+
+    def longest_below(self, path):
+        """Bytes of the longest path that leads on from this one."""
+        top = os.path.join(self.roots[1], path)
+        return max((len(os.fsencode(os.path.join(folder, name))) - len(os.fsencode(top))
+                    for folder, folders, files in os.walk(top) for name in folders + files), default=0)
 
     def step_link(self):
         old, new = self.path(), self.path()

@@ -9,7 +9,7 @@ import pytest
 from harness import daemon
 from test_conformance import FULL, SEED, fsx, tree
 
-LACKS = ("link", "mkfifo", "exchange", "folder_times")
+LACKS = ("link", "mkfifo", "exchange", "folder_times", "long_paths")  # keys have 1,024 bytes at most
 
 
 @pytest.fixture
