@@ -14,8 +14,9 @@ BUILD = Path(os.environ.get("TIERFS_TEST_BINARY", REPOSITORY / "build/release/ti
 SHARED = ("/dev", "/proc", "/sys")
 
 
-def run(*words, **options):
-    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=120, check=False, **options)
+def run(*words, limit=120, **options):
+    """`limit`: seconds."""
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=limit, check=False, **options)
 
 
 def must(*words, **options):
@@ -34,7 +35,8 @@ def session_folder():
 def built_package(folder):
     if not shutil.which("dpkg-shlibdeps"):
         pytest.skip("dpkg-shlibdeps is not installed (package dpkg-dev)")
-    done = run(REPOSITORY / "packaging/make-deb", BUILD, folder)
+    # It compresses some 20 MB, and builds first what the build folder lacks.
+    done = run(REPOSITORY / "packaging/make-deb", BUILD, folder, limit=1800)
     assert done.returncode == 0, done.stderr
     return Path(done.stdout.strip())
 
