@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import shutil
+import time
 import urllib.request
 
 from . import host
@@ -10,6 +11,8 @@ from .datasets import BUCKET
 from .peers import PEERS, Place, Tierfs
 from .process import Deadline
 from .servers import Server
+
+SETTLED_S = 1.0  # without a byte from the server: what was fetched ahead has come
 
 
 class Bench:
@@ -53,6 +56,17 @@ class Bench:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{self.server.endpoint}/_ctl?{query}", timeout=20) as answer:
             return {key: int(value) for key, value in (line.split("=") for line in answer.read().decode().split())}
+
+    def sent(self, deadline):
+        """Bytes that the server has sent, when no more come."""
+        now, before, since = self.control()["bytes"], -1, time.monotonic()
+        while now != before or time.monotonic() - since < SETTLED_S:
+            deadline.left()
+            if now != before:
+                before, since = now, time.monotonic()
+            time.sleep(0.1)
+            now = self.control()["bytes"]
+        return now
 
     @property
     def url(self):

@@ -24,7 +24,7 @@ class InstantOrigin final : public Origin {
         request.done({});
     }
     [[nodiscard]] OriginStats stats() const override { return {}; }
-    [[nodiscard]] bool listing_is_cheap() const override { return false; }
+    [[nodiscard]] std::uint64_t stats_worth_listing(const std::string&) const override { return 0; }
     void stop() override {}
 };
 

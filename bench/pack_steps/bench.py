@@ -4,7 +4,6 @@ import contextlib
 import pathlib
 import random
 import sys
-import time
 
 from lib import host
 from lib.bench import Bench
@@ -15,7 +14,6 @@ READERS = pathlib.Path(__file__).resolve().parents[1] / "cold_path/readers.py"
 GIB, MIB = 1 << 30, 1 << 20
 LATENCY_MS = 20
 RATE = 80_000_000  # bytes a second of each connection
-SETTLED_S = 1.0  # without a byte from the server: what was fetched ahead has come
 SOURCE, PACK = "files", "pack"  # in the bucket
 
 
@@ -100,14 +98,3 @@ class PackBench(Bench):
         before, found = self.control(), {}
         yield found
         found.update({name: value - before[name] for name, value in self.control().items()})
-
-    def sent(self, deadline):
-        """Bytes that the server has sent, when no more come."""
-        now, before, since = self.control()["bytes"], -1, time.monotonic()
-        while now != before or time.monotonic() - since < SETTLED_S:
-            deadline.left()
-            if now != before:
-                before, since = now, time.monotonic()
-            time.sleep(0.1)
-            now = self.control()["bytes"]
-        return now

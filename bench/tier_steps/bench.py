@@ -1,7 +1,6 @@
 """What all steps share: a dataset at the look-alike server, a disk for caches and for origins that are directories."""
 
 import itertools
-import time
 
 from lib import host
 from lib.bench import Bench
@@ -9,7 +8,6 @@ from lib.datasets import BUCKET, Tree
 from lib.process import run
 
 GIB, MIB = 1 << 30, 1 << 20
-SETTLED_S = 1.0  # without a byte from the server: what was fetched ahead has come
 
 
 def image_bytes(options):
@@ -54,17 +52,6 @@ class Tiers(Bench):
         run([self.options.iobench, "run", "--suite", "smallfiles", "--access", "shuffled", "--runs", 1, "--warm-up", 0,
              "--seed", seed or next(self.seeds), "--path", mount.mountpoint / "t", "--list", names, "--processes", processes],
             deadline)
-
-    def sent(self, deadline):
-        """Bytes that the server has sent, when no more come."""
-        now, before, since = self.control()["bytes"], -1, time.monotonic()
-        while now != before or time.monotonic() - since < SETTLED_S:
-            deadline.left()
-            if now != before:
-                before, since = now, time.monotonic()
-            time.sleep(0.1)
-            now = self.control()["bytes"]
-        return now
 
     def during(self, read, deadline):
         """Bytes sent for read(), with what is fetched ahead for it, the page cache empty before."""

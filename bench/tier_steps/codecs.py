@@ -9,10 +9,11 @@ import statistics
 import time
 
 from lib import host, report
+from lib.bench import SETTLED_S
 from lib.datasets import Tree, same, write
 from lib.process import Failure, run
 
-from .bench import MIB, SETTLED_S, tier
+from .bench import MIB, tier
 
 CODECS = ("none", "lz4", "zstd")
 KINDS = ("text", "jpeg")
