@@ -117,8 +117,10 @@ class Origin {
 
     [[nodiscard]] virtual OriginStats stats() const = 0;
 
-    /// Whether listing a directory costs about one request for many names, so that it beats many stats (S3).
-    [[nodiscard]] virtual bool listing_is_cheap() const = 0;
+    /// About how many stat() of names in a directory cost as much as listing it: who asks for more of them
+    /// lists it instead. A guess, made without asking anybody; of a listing whose length is not known, its
+    /// first page. 0: listing never pays.
+    [[nodiscard]] virtual std::uint64_t stats_worth_listing(const std::string& directory) const = 0;
 
     /// Fails what is under way with ECANCELED (each `done` is still called, before this returns, but for
     /// reads that the source holds, see is_held) and refuses new reads.

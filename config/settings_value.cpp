@@ -55,9 +55,26 @@ bool has_control(std::string_view text) {
                        [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
+std::size_t scheme_length(std::string_view url) {
+    return url.starts_with("https://") ? 8 : url.starts_with("http://") ? 7 : 0;
+}
+
+/// With "***" for user and password (all before the last '@') and for a query or fragment, for either may be
+/// a secret. Where a query seems to come before an '@', nobody can tell which of the two it is: all of it
+/// goes.
+std::string without_secrets(std::string_view url) {
+    const std::string scheme(url.substr(0, scheme_length(url)));
+    std::string rest(url.substr(scheme.size()));
+    const auto at = rest.rfind('@');
+    const auto query = rest.find_first_of("?#");
+    if (at != std::string::npos && query < at) return scheme + "***";
+    if (query != std::string::npos) rest.replace(query + 1, std::string::npos, "***");
+    if (at != std::string::npos) rest.replace(0, at, "***");
+    return scheme + rest;
+}
+
 std::string refused(const Key& key, std::string_view text) {
-    // What is wrong in a URL may be a password in it.
-    const std::string found = key.kind == Kind::url ? "another value" : shown(text);
+    const std::string found = shown(key.kind == Kind::url ? without_secrets(text) : text);
     return std::string(key.name) + ": found " + found + "; allowed: " + allowed(key);
 }
 
@@ -81,7 +98,7 @@ bool fits(const Key& key, std::string_view text) {
     if (key.kind == Kind::address) return parse_listen_address(text).has_value();
     if (key.kind == Kind::path) return text[0] == '/';
     if (key.kind == Kind::paths) return are_apart(split_paths(text));
-    const std::size_t scheme = text.starts_with("https://") ? 8 : text.starts_with("http://") ? 7 : 0;
+    const std::size_t scheme = scheme_length(text);
     return scheme != 0 && text.size() > scheme && text.find_first_of("@ ?#") == std::string_view::npos;
 }
 

@@ -60,6 +60,15 @@ Neighbours::Options neighbour_options(const Settings& settings, std::uint64_t ar
     return {std::min(settings.prefetch_window, arena / 4), settings.metadata_ttl};
 }
 
+/// Several are under way at a time (store_fill.cpp), and what a tier that becomes full has no room for any
+/// more is little of it.
+std::uint64_t longest_extent_run(std::uint64_t prefetch_budget, const NvmeTier* nvme) {
+    constexpr std::uint64_t kLeast = 256 << 10, kMost = Arena::kLargest, kRunsUnderWay = 8;
+    const std::uint64_t memory = prefetch_budget / 4 / kRunsUnderWay;
+    const std::uint64_t tier = nvme == nullptr ? 0 : nvme->stats().limit_bytes / 64;
+    return align_down(std::clamp(std::min(memory, tier), kLeast, kMost));
+}
+
 void add(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
     counter.fetch_add(value, std::memory_order_relaxed);
 }
@@ -95,7 +104,7 @@ bool ActivityGate::wait(std::chrono::milliseconds patience) const {
 }
 
 Result<std::unique_ptr<Store>> Store::open(const Settings& settings, const MemoryPlan& plan, Origin& origin,
-                                           NvmeTier* nvme, Pins* pins) {
+                                           NvmeTier* nvme, Pins* pins, PackedSource* packed) {
     auto admission = std::make_shared<ReadAdmission>(settings.origin_deadline);
     auto arena = Arena::create(plan.data, admission);
     if (!arena) return fail(std::move(arena.error()));
@@ -103,12 +112,12 @@ Result<std::unique_ptr<Store>> Store::open(const Settings& settings, const Memor
         return fail(EINVAL,
                     "data memory of " + std::to_string(plan.data) + " bytes: at least 256 KiB needed");
     }
-    return std::make_unique<TieredStore>(settings, plan, origin, nvme, pins, std::move(admission),
-                                         std::move(*arena));
+    return std::make_unique<TieredStore>(settings, plan, TieredStore::Places{origin, nvme, pins, packed},
+                                         std::move(admission), std::move(*arena));
 }
 
-TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origin& origin, NvmeTier* nvme,
-                         Pins* pins, std::shared_ptr<ReadAdmission> admission, std::shared_ptr<Arena> arena)
+TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, const Places& places,
+                         std::shared_ptr<ReadAdmission> admission, std::shared_ptr<Arena> arena)
     : pack_max_object_(settings.pack_max_object),
       demote_idle_(settings.demote_idle),
       pin_limit_(settings.pin_limit),
@@ -118,17 +127,19 @@ TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, Origi
       most_ahead_(most_requests_ahead(settings)),
       share_(parse_share(settings.fill_shard).value_or(Share{})),
       plan_(plan),
-      origin_(origin),
-      nvme_(nvme),
-      pins_(pins),
+      origin_(places.origin),
+      nvme_(places.nvme),
+      pins_(places.pins),
+      packed_(places.packed),
       admission_(std::move(admission)),
       arena_(std::move(arena)),
       ram_(RamTierOptions{std::min(plan.ram_tier, arena_->capacity()), arena_->capacity() / 2,
                           ram_shards(arena_->capacity())}),
       prefetcher_(prefetch_limits(settings, arena_->capacity())),
-      datasets_(settings, pins),
+      datasets_(settings, places.pins),
       repeats_(settings.promote_after_reads, settings.promote_within),
-      listings_(origin, settings.metadata_ttl),
+      runs_(longest_extent_run(prefetch_budget_, places.nvme)),
+      listings_(places.origin, settings.metadata_ttl),
       neighbours_(listings_, neighbour_options(settings, arena_->capacity()),
                   [this](const auto& object) { return prefetch_file(object); }),
       fill_(listings_, [this](const auto& object) { return fill_object(object); }) {

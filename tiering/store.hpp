@@ -24,6 +24,7 @@
 namespace tierfs {
 
 class NvmeTier;
+class PackedSource;
 
 /// Bytes of a read, in order, without a copy: `pieces` point into `owners`, which keep them alive.
 struct ReadReply {
@@ -105,12 +106,13 @@ struct StoreStats {
 /// Thread-safe. `read` never blocks on the origin: a hit in RAM or NVMe calls back before read() returns
 /// (NVMe costs one pread), a miss calls back later from a thread of the origin or of the store. Each object
 /// range is fetched once at a time (single-flight); a reader that comes while data memory is short waits in
-/// order, never ENOMEM. Errors: those of Origin::read. `nvme` may be null (no NVMe tier), and `pins` (nothing
-/// is pinned but by rules); they and `origin` must outlive the store.
+/// order, never ENOMEM. Errors: those of Origin::read. `nvme` may be null (no NVMe tier), `pins` (nothing is
+/// pinned but by rules) and `packed` (`origin` has no extents); they and `origin` must outlive the store.
 class Store {
   public:
     static Result<std::unique_ptr<Store>> open(const Settings& settings, const MemoryPlan& plan,
-                                               Origin& origin, NvmeTier* nvme, Pins* pins = nullptr);
+                                               Origin& origin, NvmeTier* nvme, Pins* pins = nullptr,
+                                               PackedSource* packed = nullptr);
     virtual ~Store() = default;
 
     /// Reads [offset, offset + length) cut to the object's size; past the end: an empty reply.

@@ -6,8 +6,6 @@
 namespace tierfs {
 namespace {
 
-constexpr std::chrono::milliseconds kFillTick{10};
-constexpr int kTicksUntilFull = 5;
 /// Memory of the fill's requests under way: at 20 ms to the first byte that is 3 GB/s of large parts.
 constexpr std::uint64_t kMostUnderWay = 64 << 20;
 /// What a fill that nobody asked for may bring in vain, before readers have shown that they want it.
@@ -33,6 +31,7 @@ void TieredStore::start_fill() {
             datasets_.at(number).fill_refused = 0;
         }
     };
+    options.settles = [this] { settle_fill(); };
     // What is recognised as an epoch may be one of a part of the files, but for a share that was named.
     const bool shared = share_.count > 1;
     fills_recognised_ = watched;
@@ -61,10 +60,13 @@ bool TieredStore::fills_are_full() const {
     return true;
 }
 
+std::uint64_t TieredStore::most_fill_memory() const {
+    return std::min(prefetch_budget_ / 4, kMostUnderWay);
+}
+
 bool TieredStore::fill_may_send(std::uint64_t size) const {
     const std::uint64_t bytes = counters_.fill_under_way.load();
-    return bytes == 0 || (bytes + size <= std::min(prefetch_budget_ / 4, kMostUnderWay) &&
-                          counters_.fill_requests.load() < most_ahead_);
+    return bytes == 0 || (bytes + size <= most_fill_memory() && counters_.fill_requests.load() < most_ahead_);
 }
 
 DatasetFill::Offered TieredStore::fill_object(const std::shared_ptr<const ObjectRef>& object) {
@@ -73,6 +75,17 @@ DatasetFill::Offered TieredStore::fill_object(const std::shared_ptr<const Object
     if (!fill_brings(dataset) || (all && dataset.fill_refused >= kRefusals))
         return DatasetFill::Offered::passed;
     if (nvme_ != nullptr) nvme_->claim(object->content, dataset.number);
+    fill_left_over();
+    const auto together = fill_with_others(object, dataset, layout_of(object->size));
+    const auto offered = together ? *together : fill_singly(object);
+    const bool full = offered == DatasetFill::Offered::full;
+    if (!full) dataset.fill_offered.fetch_add(object->size, std::memory_order_relaxed);
+    dataset.fill_refused = full ? dataset.fill_refused + 1 : 0;
+    // There may be room for the files of another dataset, whose share is not used up.
+    return full && all && !fill_.stopping() && !fills_are_full() ? DatasetFill::Offered::passed : offered;
+}
+
+DatasetFill::Offered TieredStore::fill_singly(const std::shared_ptr<const ObjectRef>& object) {
     const UnitLayout layout = layout_of(object->size);
     auto offered = DatasetFill::Offered::taken;
     for (std::uint64_t unit = 0; unit <= layout.unit_of(object->size - 1) && !fill_.stopping(); ++unit) {
@@ -84,20 +97,20 @@ DatasetFill::Offered TieredStore::fill_object(const std::shared_ptr<const Object
         });
         if (offered == DatasetFill::Offered::full) break;
     }
-    const bool full = offered == DatasetFill::Offered::full;
-    if (!full) dataset.fill_offered.fetch_add(object->size, std::memory_order_relaxed);
-    dataset.fill_refused = full ? dataset.fill_refused + 1 : 0;
-    // There may be room for the files of another dataset, whose share is not used up.
-    return full && all && !fill_.stopping() && !fills_are_full() ? DatasetFill::Offered::passed : offered;
+    return offered;
 }
 
-ArenaBufferPtr TieredStore::fill_memory(std::uint64_t size) {
+ArenaBufferPtr TieredStore::fill_memory(std::uint64_t size, bool in_one_piece) {
     const std::uint64_t taken = Arena::rounded(size);
     // A part of the memory only, and none while readers wait for some.
     while (!fill_.stopping()) {
-        if (!admission_->busy() && fill_may_send(taken)) {
+        const bool written = !in_one_piece || run_memory_->load() <= most_fill_memory();
+        if (!admission_->busy() && written && fill_may_send(taken)) {
             ArenaBufferPtr buffer = arena_->allocate(size);
-            if (!buffer && ram_.reclaim(taken, RamTier::Reclaim::used) > 0) buffer = arena_->allocate(size);
+            // What lies scattered there does not become one piece so: those under way come back as they went.
+            const bool waits = in_one_piece && counters_.fill_under_way.load() > 0;
+            if (!buffer && !waits && ram_.reclaim(taken, RamTier::Reclaim::used) > 0)
+                buffer = arena_->allocate(size);
             if (buffer) return buffer;
         }
         fill_.pause(kFillTick);

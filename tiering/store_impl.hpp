@@ -18,6 +18,7 @@
 #include "tiering/policy/repeats.hpp"
 #include "tiering/policy/second_touch.hpp"
 #include "tiering/prefetch/dataset_fill.hpp"
+#include "tiering/prefetch/extent_runs.hpp"
 #include "tiering/prefetch/neighbours.hpp"
 #include "tiering/prefetch/stream_prefetcher.hpp"
 #include "tiering/ram/arena.hpp"
@@ -81,6 +82,10 @@ struct ReadPlan {
     bool stale = false;          ///< RAM lost blocks that the NVMe tier has not been asked about
 };
 
+/// How long the fill waits before it looks again whether there is room, and how often.
+inline constexpr std::chrono::milliseconds kFillTick{10};
+inline constexpr int kTicksUntilFull = 5;
+
 /// One object's way into the tiers (Store::warm). Thread-safe; shared with the flights that bring it.
 class Warming {
   public:
@@ -101,7 +106,14 @@ class Warming {
 /// NVMe, origin -> all its memory is allocated at once or it waits in ReadAdmission holding nothing.
 class TieredStore final : public Store {
   public:
-    TieredStore(const Settings& settings, const MemoryPlan& plan, Origin& origin, NvmeTier* nvme, Pins* pins,
+    /// See Store::open.
+    struct Places {
+        Origin& origin;
+        NvmeTier* nvme = nullptr;
+        Pins* pins = nullptr;
+        PackedSource* packed = nullptr;
+    };
+    TieredStore(const Settings& settings, const MemoryPlan& plan, const Places& places,
                 std::shared_ptr<ReadAdmission> admission, std::shared_ptr<Arena> arena);
     ~TieredStore() override;
 
@@ -193,6 +205,23 @@ class TieredStore final : public Store {
         if (came == Came::from_origin) neighbours_.read(object, Neighbours::Clock::now());
     }
     DatasetFill::Offered fill_object(const std::shared_ptr<const ObjectRef>& object);
+    /// By requests of its own.
+    DatasetFill::Offered fill_singly(const std::shared_ptr<const ObjectRef>& object);
+    // store_runs.cpp: the fill from a pack; on the fill's thread but for the first
+    struct FillRun;
+    void run_arrived(const std::shared_ptr<FillRun>& run, const Result<void>& result);
+    /// Nothing: it does not go with others.
+    std::optional<DatasetFill::Offered> fill_with_others(const std::shared_ptr<const ObjectRef>& object,
+                                                         const Dataset& dataset, const UnitLayout& layout);
+    DatasetFill::Offered fill_extent_run(ExtentRun run);
+    DatasetFill::Offered fill_each(const std::vector<PackedObject>& objects);
+    bool wait_for_run_room(Dataset& dataset, const ExtentRun& run);
+    /// What runs did not bring.
+    void fill_left_over();
+    /// Nothing more is offered for now.
+    void settle_fill();
+    void admit_run(FillRun& run);
+    void copy_to_ram(const FillRun& run, const PackedObject& packed);
     /// Fetches what neither the tiers have nor anybody brings.
     Result<void> bring_missing(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
                                const std::shared_ptr<Warming>& warming);
@@ -202,7 +231,9 @@ class TieredStore final : public Store {
     DatasetFill::Offered fill_run(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
                                   std::uint64_t unit, std::uint32_t first, std::uint32_t count,
                                   const std::shared_ptr<Warming>& warming = nullptr);
-    ArenaBufferPtr fill_memory(std::uint64_t size);
+    /// `in_one_piece`: takes the place of one that is under way rather than that of many small ones.
+    ArenaBufferPtr fill_memory(std::uint64_t size, bool in_one_piece = false);
+    [[nodiscard]] std::uint64_t most_fill_memory() const;
     [[nodiscard]] bool fill_may_send(std::uint64_t size) const;
     [[nodiscard]] BlockMask missing(const ContentId& id, const UnitLayout& layout, std::uint64_t unit,
                                     BlockMask blocks);
@@ -249,6 +280,7 @@ class TieredStore final : public Store {
     Origin& origin_;
     NvmeTier* const nvme_;
     Pins* const pins_;
+    PackedSource* const packed_;
     std::shared_ptr<ReadAdmission> admission_;
     std::shared_ptr<Arena> arena_;
     RamTier ram_;
@@ -283,6 +315,13 @@ class TieredStore final : public Store {
     Counters counters_;
     std::atomic<bool> fills_recognised_{false};  ///< the fill brings what is recognised as an epoch
     // last: their threads use all else
+    ExtentRuns runs_;  ///< of the fill's thread alone
+    std::atomic<unsigned> runs_under_way_{0};
+    /// Bytes of runs that came and wait to be written; shared with them, since the tier may hold them for
+    /// longer.
+    std::shared_ptr<std::atomic<std::uint64_t>> run_memory_ = std::make_shared<std::atomic<std::uint64_t>>(0);
+    Mutex left_over_mutex_;
+    std::vector<PackedObject> left_over_ TIERFS_GUARDED_BY(left_over_mutex_);
     RecentListings listings_;
     Neighbours neighbours_;
     DatasetFill fill_;

@@ -150,7 +150,7 @@ class DirectoryOrigin final : public Origin {
 
     [[nodiscard]] std::string identity() const override { return "dir:" + directory_->real_path(); }
     [[nodiscard]] std::string kind() const override { return "directory"; }
-    [[nodiscard]] bool listing_is_cheap() const override { return false; }
+    [[nodiscard]] std::uint64_t stats_worth_listing(const std::string&) const override { return 0; }
     [[nodiscard]] OriginStats stats() const override {
         auto stats = directory_->stats();
         const auto written = writer_.stats();

@@ -79,7 +79,8 @@ class NfsOrigin final : public Origin {
 
     [[nodiscard]] std::string identity() const override { return identity_; }
     [[nodiscard]] std::string kind() const override { return "nfs"; }
-    [[nodiscard]] bool listing_is_cheap() const override { return true; }
+    /// A page is one request, as a stat is.
+    [[nodiscard]] std::uint64_t stats_worth_listing(const std::string&) const override { return 1; }
     [[nodiscard]] OriginStats stats() const override;
 
     Result<void> check() override;

@@ -81,7 +81,8 @@ class S3Origin final : public Origin {
     [[nodiscard]] std::string identity() const override { return target_.identity(); }
     [[nodiscard]] std::string kind() const override { return "s3"; }
     [[nodiscard]] OriginStats stats() const override { return client_.stats(); }
-    [[nodiscard]] bool listing_is_cheap() const override { return true; }
+    /// A page is one request, as a stat is.
+    [[nodiscard]] std::uint64_t stats_worth_listing(const std::string&) const override { return 1; }
 
     Result<void> check() override;
     Result<Attributes> stat(const std::string& path) override;

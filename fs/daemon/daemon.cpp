@@ -83,7 +83,7 @@ Result<void> Daemon::prepare() {
     open_pins();
     if (auto opened = open_nvme(); !opened) return opened;
 
-    auto store = Store::open(settings_, plan_, *origin_, nvme_.get(), pins_.get());
+    auto store = Store::open(settings_, plan_, *origin_, nvme_.get(), pins_.get(), pack_);
     if (!store) return fail(store.error());
     store_ = std::move(*store);
     pin_keeper_ = std::make_unique<PinKeeper>(*origin_, *store_, *pins_);

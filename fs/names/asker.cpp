@@ -203,9 +203,12 @@ std::chrono::milliseconds Asker::absent_for(NodeId parent, const std::string& na
 }
 
 bool Asker::is_listing_worth_it(NodeId directory) {
-    if (!origin_.listing_is_cheap() || freshness_.negative_ttl().count() == 0) return false;
-    // Rent or buy: list when as many single questions have been paid for as the listing has pages.
-    std::uint64_t worth = 2;
+    const auto path = table_.path(directory);
+    if (!path || freshness_.negative_ttl().count() == 0) return false;
+    const std::uint64_t cost = origin_.stats_worth_listing(*path);
+    if (cost == 0) return false;
+    // Rent or buy: list when as many single questions have been paid for as the listing costs.
+    std::uint64_t worth = std::max<std::uint64_t>(2, cost);
     if (const auto listing = table_.index().find_listing(directory); listing && *listing) {
         worth = std::max(worth, (*listing)->entries / kNamesPerPage);
     }

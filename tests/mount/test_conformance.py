@@ -14,7 +14,17 @@ import fsx  # noqa: E402  pylint: disable=wrong-import-position
 import tree  # noqa: E402  pylint: disable=wrong-import-position
 
 FULL = os.environ.get("TIERFS_TEST_FULL", "") == "1"
-SEED = random.SystemRandom().randrange(1 << 32) if FULL else 1
+SEED = int(os.environ.get("TIERFS_TEST_SEED") or (random.SystemRandom().randrange(1 << 32) if FULL else 1))
+
+
+def count(full, default):
+    """Operations or steps of a run. TIERFS_TEST_OPERATIONS asks for others: a large number can be had in pieces."""
+    return int(os.environ.get("TIERFS_TEST_OPERATIONS") or (full if FULL else default))
+
+
+@pytest.fixture
+def operations():
+    return count(1_000_000, 4000)
 
 
 @pytest.fixture
@@ -24,7 +34,7 @@ def lacks():
 
 
 @pytest.mark.release
-def test_files_against_a_model_in_memory(origin, mount, cache, lacks):
+def test_files_against_a_model_in_memory(origin, mount, cache, lacks, operations):
     m = mount(origin, {"rw": None, **cache})
 
     def remount():
@@ -33,7 +43,7 @@ def test_files_against_a_model_in_memory(origin, mount, cache, lacks):
 
     exerciser = fsx.Exerciser(m.path, SEED, rest=1.5, remount=remount, lacks=lacks)
     try:
-        exerciser.run(1_000_000 if FULL else 4000, pauses=40 if FULL else 3, remounts=20 if FULL else 2)
+        exerciser.run(operations, pauses=max(3, operations // 25_000), remounts=max(2, operations // 50_000))
     except (fsx.Mismatch, OSError) as problem:
         raise AssertionError("\n".join([f"seed {SEED}", *exerciser.last, str(problem)])) from problem
     finally:
@@ -49,7 +59,7 @@ def test_tree_against_a_native_directory(origin, mount, folder, lacks):
     m = mount(origin, {"rw": None, "metadata.ttl": "1h"})
     walker = tree.Walker(m.path, oracle, SEED, lacks=lacks)
     try:
-        walker.run(100_000 if FULL else 5000)
+        walker.run(count(100_000, 5000))
     except tree.Different as problem:
         raise AssertionError("\n".join([f"seed {SEED}", *walker.last, str(problem)])) from problem
     finally:

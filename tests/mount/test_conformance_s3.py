@@ -7,7 +7,7 @@ import re
 import pytest
 
 from harness import daemon
-from test_conformance import FULL, SEED, fsx, tree
+from test_conformance import SEED, count, fsx, tree
 
 LACKS = ("link", "mkfifo", "exchange", "folder_times", "long_paths")  # keys have 1,024 bytes at most
 
@@ -24,6 +24,7 @@ def show(rgw_bucket, mount):
 @pytest.mark.release
 def test_files_against_a_model_in_memory(show, cache):
     m = show(**cache)
+    operations = count(100_000, 400)
 
     def remount():
         m.umount()
@@ -31,7 +32,7 @@ def test_files_against_a_model_in_memory(show, cache):
 
     exerciser = fsx.Exerciser(m.path, SEED, remount=remount)
     try:
-        exerciser.run(100_000 if FULL else 400, pauses=0, remounts=20 if FULL else 1)
+        exerciser.run(operations, pauses=0, remounts=max(1, operations // 5000))
     except (fsx.Mismatch, OSError) as problem:
         raise AssertionError("\n".join([f"seed {SEED}", *exerciser.last, str(problem)])) from problem
     finally:
@@ -48,7 +49,7 @@ def test_tree_against_a_native_directory(show, folder):
     m = show()
     walker = tree.Walker(m.path, oracle, SEED, LACKS)
     try:
-        walker.run(100_000 if FULL else 3000)
+        walker.run(count(100_000, 3000))
     except (tree.Different, OSError) as problem:
         raise AssertionError("\n".join([f"seed {SEED}", *walker.last, str(problem)])) from problem
     finally:

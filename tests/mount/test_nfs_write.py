@@ -14,7 +14,7 @@ import time
 import pytest
 
 from harness import daemon, data, processes
-from test_conformance import (fsx, place, tree, test_build, test_editors_and_checkpoints, test_files_against_a_model_in_memory,  # noqa: F401
+from test_conformance import (count, fsx, place, tree, test_build, test_editors_and_checkpoints, test_files_against_a_model_in_memory,  # noqa: F401
                               test_git, test_sqlite, test_tree_against_a_native_directory)
 from test_write import (NOBODY, by_nobody, error_of, show, test_append_and_truncate, test_attributes, test_changes_elsewhere_are_seen_by_the_next_open,  # noqa: F401
                         test_copy_file_range, test_created_file_is_at_the_origin, test_direct_writes, test_directories,
@@ -35,6 +35,11 @@ def origin(exported):
 @pytest.fixture
 def lacks():
     return ("hole", "setxattr", "removexattr", "exchange")
+
+
+@pytest.fixture
+def operations():
+    return count(100_000, 4000)
 
 
 @pytest.fixture

@@ -45,6 +45,10 @@ class NvmeDevice {
         core_.catalog.shares().ask(dataset);
         writer_->admit(id, object_size, offset, std::move(data), dataset, codec);
     }
+    void admit_packed(PackedObjects objects, DatasetNumber dataset) {
+        core_.catalog.shares().ask(dataset);
+        writer_->admit_packed(std::move(objects), dataset);
+    }
     [[nodiscard]] bool takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const {
         return writer_->takes(object_size, length, dataset);
     }

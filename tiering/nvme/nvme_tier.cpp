@@ -64,6 +64,7 @@ class NvmeTierImpl final : public NvmeTierForTests {
     }
     void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
                std::vector<BufferPtr> data, DatasetNumber dataset, Codec codec) override;
+    void admit_packed(PackedObjects objects, DatasetNumber dataset) override;
     bool is_compressed(const ContentId& id, std::uint64_t object_size) override;
     void use_memory(std::function<BufferPtr(std::size_t)> source) override {
         shared_.scratch.use(std::move(source));
@@ -323,6 +324,14 @@ void NvmeTierImpl::admit(const ContentId& id, std::uint64_t object_size, std::ui
     for (const auto& buffer : data) length += buffer ? buffer->bytes().size() : 0;
     if (const auto device = device_for(id, object_size, length, dataset))
         device->admit(id, object_size, offset, std::move(data), dataset, codec);
+}
+
+void NvmeTierImpl::admit_packed(PackedObjects objects, DatasetNumber dataset) {
+    if (objects.entries.empty()) return;
+    // They stay together: which device, the first one says.
+    const ChunkEntry& first = objects.entries.front();
+    if (const auto device = device_for(first.id, first.object_size, first.object_size, dataset))
+        device->admit_packed(std::move(objects), dataset);
 }
 
 bool NvmeTierImpl::takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const {

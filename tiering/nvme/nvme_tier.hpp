@@ -14,6 +14,7 @@
 #include "backends/disk/file_descriptor.hpp"
 #include "config/codec.hpp"
 #include "config/result.hpp"
+#include "tiering/extent/format.hpp"
 #include "tiering/object.hpp"
 #include "tiering/policy/tier_shares.hpp"
 #include "tiering/ram/buffer.hpp"
@@ -51,6 +52,12 @@ struct NvmeOptions {
     /// Data that may wait to be written while the devices stall; without a stall, the caller's memory alone
     /// bounds it.
     std::uint64_t stalled_queue = 64 << 20;
+};
+
+/// Small objects that lie in one buffer as they are to lie in an extent (tiering/extent/format.hpp).
+struct PackedObjects {
+    BufferPtr data;                   ///< a multiple of 4 KiB
+    std::vector<ChunkEntry> entries;  ///< in the order of their bytes; offsets count from the buffer's start
 };
 
 /// Thread-safe. `read` blocks for the device; `admit` does not block. Everything read is verified by content
@@ -109,6 +116,10 @@ class NvmeTier {
     /// As above for a piece that spans several buffers: all of [offset, ...) in order.
     virtual void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
                        std::vector<BufferPtr> data, DatasetNumber dataset = 0, Codec codec = Codec::none) = 0;
+
+    /// As above for many small objects at once, which are written just as they lie there, compressed or not.
+    /// The caller has verified their checksums. Those that are larger than the tier packs are left out.
+    virtual void admit_packed(PackedObjects objects, DatasetNumber dataset) = 0;
 
     /// What a full tier does with a dataset's data (TierShares): whose units (extents, files) may go for
     /// whose, by fair shares. Of what it keeps, units that were not read since `renew` go for new data of the

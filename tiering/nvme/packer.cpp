@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <system_error>
+#include <utility>
 
 #include "config/sync_point.hpp"
 #include "tiering/extent/codec.hpp"
@@ -13,6 +14,9 @@ namespace tierfs {
 namespace {
 
 constexpr std::chrono::seconds kLongestWait{1};
+/// Bytes between two objects that are written with them: a chunk of its own for what follows costs a table,
+/// and another write.
+constexpr std::uint64_t kWidestHole = 8 << 10;
 
 Result<ExtentUuid> new_uuid() {
     ExtentUuid uuid;
@@ -28,12 +32,17 @@ std::uint64_t Packer::room() const {
     return active_ ? core_.extent_size - active_->end : core_.extent_size;
 }
 
-bool Packer::start_chunk() {
+bool Packer::has_extent() {
     if (!active_ && !core_.catalog.may_evict(dataset_, core_.extent_size) &&
         core_.catalog.used() + core_.extent_size > core_.limit) {
         core_.extents_end[dataset_] = true;
         return false;
     }
+    return true;
+}
+
+bool Packer::start_chunk() {
+    if (!has_extent()) return false;
     chunk_.start(room());
     return true;
 }
@@ -114,19 +123,24 @@ Result<void> Packer::create_extent() {
     return {};
 }
 
-Result<void> Packer::write_chunk() {
+Result<const ChunkTable*> Packer::write_chunk(const Finish& finish) {
     if (!active_) {
-        if (auto created = create_extent(); !created) return created;
+        if (auto created = create_extent(); !created) return fail(created.error());
     }
     if (const int code = core_.fault(DiskOperation::write); code != 0) {
         return fail(system_error(code, active_->handle->file.path()));
     }
-    const auto bytes = chunk_.finish(active_->uuid, active_->chunks, active_->end);
-    return active_->handle->file.write(bytes, active_->end);
+    const Chunk chunk = finish(*active_);
+    const DiskFile& file = active_->handle->file;
+    if (auto written = file.write(chunk.front, active_->end); !written) return fail(written.error());
+    if (!chunk.back.empty()) {
+        auto written = file.write(chunk.back, active_->end + chunk.front.size());
+        if (!written) return fail(written.error());
+    }
+    return chunk.table;
 }
 
-Result<void> Packer::commit_chunk() {
-    const ChunkTable& table = chunk_.table();
+Result<void> Packer::commit_chunk(const ChunkTable& table, std::uint64_t moved_bytes) {
     auto batch = core_.index.batch();
     for (const ChunkEntry& entry : table.entries) {
         batch->put_location(entry.id,
@@ -145,8 +159,8 @@ Result<void> Packer::commit_chunk() {
         core_.counters.codec_saved_bytes +=
             extent_bytes(entry.object_size) - extent_bytes(entry.stored_length);
     }
-    core_.counters.reinserted_bytes += moved_bytes_;
-    core_.counters.admitted_bytes += objects - moved_bytes_;
+    core_.counters.reinserted_bytes += moved_bytes;
+    core_.counters.admitted_bytes += objects - moved_bytes;
     active_->end = table.end();
     ++active_->chunks;
     return {};
@@ -154,30 +168,93 @@ Result<void> Packer::commit_chunk() {
 
 void Packer::flush() {
     if (chunk_.empty() || flushing_) return;
-    flushing_ = true;
-    write_and_commit();
-    flushing_ = false;
-    moved_bytes_ = 0;
+    write_and_commit(
+        [this](const Active& extent) {
+            const auto all = chunk_.finish(extent.uuid, extent.chunks, extent.end);
+            return Chunk{&chunk_.table(), all, {}};
+        },
+        std::exchange(moved_bytes_, 0));
     for (const ChunkEntry& entry : chunk_.table().entries) core_.unwritten.gone(entry.id);
     chunk_.clear();
 }
 
-void Packer::write_and_commit() {
-    auto written = write_chunk();
-    if (!written && written.error().code == ENOSPC && space_.evict_one()) written = write_chunk();
+void Packer::write_and_commit(const Finish& finish, std::uint64_t moved_bytes) {
+    flushing_ = true;
+    auto written = write_chunk(finish);
+    if (!written && written.error().code == ENOSPC && space_.evict_one()) written = write_chunk(finish);
+    auto done = written ? Result<void>() : fail(written.error());
     if (written) {
         TIERFS_SYNC_POINT("nvme.pack.written");
-        written = commit_chunk();
+        done = commit_chunk(**written, moved_bytes);
     }
-    if (written) {
+    if (done) {
         TIERFS_SYNC_POINT("nvme.pack.committed");
         core_.write_succeeded();
-    } else if (written.error().code == kTierFull) {
+    } else if (done.error().code == kTierFull) {
         core_.extents_end[dataset_] = true;
     } else {
-        core_.write_failed(written.error());
+        core_.write_failed(done.error());
         retire();
     }
+    flushing_ = false;
+}
+
+Packer::Slice Packer::first_slice(std::span<const ChunkEntry> entries, std::uint64_t room) {
+    Slice slice;
+    slice.begin = align_down(entries.front().offset);
+    std::uint64_t end = slice.begin;
+    for (const ChunkEntry& entry : entries) {
+        if (slice.count > 0 && entry.offset > end + kWidestHole) break;
+        const auto after = std::uint64_t{entry.offset} + entry.stored_length;
+        const auto data = align_up(after) - slice.begin;
+        const auto encoded = slice.encoded + entry.encoded_bytes();
+        const auto table = table_bytes_for(encoded);
+        if (table > kMaxTableBytes || data > kMaxChunkData || table + data > room) break;
+        end = after;
+        slice.data_bytes = static_cast<std::uint32_t>(data);
+        slice.encoded = encoded;
+        ++slice.count;
+    }
+    return slice;
+}
+
+void Packer::add_packed(std::span<const std::byte> data, std::span<const ChunkEntry> entries) {
+    if (flushing_) return;
+    while (!entries.empty() && has_extent()) {
+        // The chunk under way has begun with the room that there was then.
+        const std::uint64_t kept = chunk_.empty() ? 0 : kMaxTableBytes + kMaxChunkData;
+        const Slice slice = first_slice(entries, room() - std::min(room(), kept));
+        if (slice.count > 0) {
+            write_slice(slice, data, entries.first(slice.count));
+            if (!core_.health.may_write()) return;
+            entries = entries.subspan(slice.count);
+        } else if (!chunk_.empty()) {
+            flush();
+        } else if (active_) {
+            retire();
+        } else {
+            entries = entries.subspan(1);  // larger than an extent
+        }
+    }
+}
+
+void Packer::write_slice(const Slice& slice, std::span<const std::byte> data,
+                         std::span<const ChunkEntry> entries) {
+    ChunkTable table;
+    table.data_bytes = slice.data_bytes;
+    table.entries.assign(entries.begin(), entries.end());
+    for (ChunkEntry& entry : table.entries) entry.offset -= static_cast<std::uint32_t>(slice.begin);
+    if (slice_table_.span().empty()) slice_table_ = AlignedBuffer(kMaxTableBytes);
+    const auto encoded = slice_table_.span().first(table_bytes_for(slice.encoded));
+    write_and_commit(
+        [&](const Active& extent) {
+            table.uuid = extent.uuid;
+            table.chunk = extent.chunks;
+            table.offset = extent.end;
+            encode_chunk_table(table, encoded);
+            return Chunk{&table, encoded, data.subspan(slice.begin, slice.data_bytes)};
+        },
+        0);
 }
 
 void Packer::retire() {

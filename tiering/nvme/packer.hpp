@@ -1,6 +1,7 @@
 // Writes small objects into extents. Internal to tiering/nvme; for the writer thread alone.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,6 +27,10 @@ class Packer {
     /// making some would take another extent meanwhile. False: there is none.
     bool add_moved(const ContentId& id, std::span<const std::byte> bytes, StoredAs as);
 
+    /// Writes objects that lie side by side in `data` as chunks of their own, beside the one under way, and
+    /// their L records. Memory and offsets as in PackedObjects. What there is no room for is left out.
+    void add_packed(std::span<const std::byte> data, std::span<const ChunkEntry> entries);
+
     /// It is making room for its own extent.
     [[nodiscard]] bool is_flushing() const { return flushing_; }
     [[nodiscard]] bool holds(const ContentId& id) const { return chunk_.holds(id); }
@@ -48,13 +53,30 @@ class Packer {
         std::uint32_t chunks = 0;
     };
     [[nodiscard]] std::uint64_t room() const;
-    /// False: there is no extent for it, and may be none.
+    /// False: there is no extent for another chunk, and may be none.
+    bool has_extent();
     bool start_chunk();
+    /// Objects that become one chunk.
+    struct Slice {
+        std::size_t count = 0;    ///< 0: not even the first fits
+        std::uint64_t begin = 0;  ///< of the chunk's data, in the memory that they lie in
+        std::uint32_t data_bytes = 0;
+        std::size_t encoded = 0;  ///< bytes of the table's entries
+    };
+    static Slice first_slice(std::span<const ChunkEntry> entries, std::uint64_t room);
+    void write_slice(const Slice& slice, std::span<const std::byte> data,
+                     std::span<const ChunkEntry> entries);
     bool try_moved(const ContentId& id, std::span<const std::byte> bytes, StoredAs as);
-    void write_and_commit();
+    /// A chunk made for the place where it goes: table and data, one after the other.
+    struct Chunk {
+        const ChunkTable* table = nullptr;
+        std::span<const std::byte> front, back;  ///< `back` may be empty
+    };
+    using Finish = std::function<Chunk(const Active&)>;
+    void write_and_commit(const Finish& finish, std::uint64_t moved_bytes);
     Result<void> create_extent();
-    Result<void> write_chunk();
-    Result<void> commit_chunk();
+    Result<const ChunkTable*> write_chunk(const Finish& finish);
+    Result<void> commit_chunk(const ChunkTable& table, std::uint64_t moved_bytes);
     void retire();
 
     NvmeCore& core_;
@@ -64,6 +86,7 @@ class Packer {
     const bool main_;
     std::optional<Active> active_;
     ChunkWriter chunk_;
+    AlignedBuffer slice_table_;      ///< made with the first slice
     std::uint64_t moved_bytes_ = 0;  ///< of those in the chunk
     bool flushing_ = false;
     Health::Clock::time_point first_entry_;

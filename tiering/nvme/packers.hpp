@@ -22,6 +22,12 @@ class Packers {
     void add(DatasetNumber dataset, const ContentId& id, std::span<const std::span<const std::byte>> pieces,
              Codec codec);
 
+    /// The same for objects that lie side by side: Packer::add_packed.
+    void add_packed(DatasetNumber dataset, std::span<const std::byte> data,
+                    std::span<const ChunkEntry> entries) {
+        pair_of(dataset).small.add_packed(data, entries);
+    }
+
     /// Where objects of this dataset may move to from an extent that goes; null: too many datasets are being
     /// written. May be called while any of the packers makes room; valid until the next `add`.
     Packer* for_moved(DatasetNumber dataset);

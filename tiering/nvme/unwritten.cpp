@@ -37,14 +37,31 @@ void Unwritten::queued(const ContentId& id, const std::vector<BufferPtr>& pieces
     empty_ = false;
 }
 
-void Unwritten::packed(const ContentId& id, std::span<const std::byte> stored, StoredAs as) {
+Unwritten::Place Unwritten::place_of(std::span<const std::byte> stored, StoredAs as) {
     Place place;
     place.object_size = as.codec == Codec::none ? stored.size() : as.object_size;
     place.stored = stored;
     place.codec = as.codec;
+    return place;
+}
+
+void Unwritten::packed(const ContentId& id, std::span<const std::byte> stored, StoredAs as) {
     const MutexLock lock(mutex_);
-    places_.insert_or_assign(id, std::move(place));
+    places_.insert_or_assign(id, place_of(stored, as));
     empty_ = false;
+}
+
+void Unwritten::lent(const ContentId& id, std::span<const std::byte> stored, StoredAs as) {
+    const MutexLock lock(mutex_);
+    places_.try_emplace(id, place_of(stored, as));
+    empty_ = false;
+}
+
+void Unwritten::returned(const ContentId& id, std::span<const std::byte> stored) {
+    const MutexLock lock(mutex_);
+    const auto found = places_.find(id);
+    if (found != places_.end() && found->second.stored.data() == stored.data()) places_.erase(found);
+    empty_ = places_.empty();
 }
 
 void Unwritten::unqueued(const ContentId& id) {

@@ -26,6 +26,10 @@ class Unwritten {
     void queued(const ContentId& id, const std::vector<BufferPtr>& pieces) TIERFS_EXCLUDES(mutex_);
     /// It lies in a chunk: `stored` must stay until `gone`.
     void packed(const ContentId& id, std::span<const std::byte> stored, StoredAs as) TIERFS_EXCLUDES(mutex_);
+    /// It waits in the queue, in the form that it is to be written in: `stored` must stay until `returned`
+    /// with the same. One that is known already stays where it was.
+    void lent(const ContentId& id, std::span<const std::byte> stored, StoredAs as) TIERFS_EXCLUDES(mutex_);
+    void returned(const ContentId& id, std::span<const std::byte> stored) TIERFS_EXCLUDES(mutex_);
     /// It has left the queue: forgotten unless it came to lie in a chunk.
     void unqueued(const ContentId& id) TIERFS_EXCLUDES(mutex_);
     /// It is in the index, or lost.
@@ -46,6 +50,7 @@ class Unwritten {
         std::span<const std::byte> stored;  ///< in a chunk, unless empty
         Codec codec = Codec::none;          ///< of `stored`
     };
+    static Place place_of(std::span<const std::byte> stored, StoredAs as);
     const Place* place(const ContentId& id, std::uint64_t object_size) const TIERFS_REQUIRES(mutex_);
     bool read_compressed(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
                          std::span<std::byte> out, Scratch& scratch) const TIERFS_EXCLUDES(mutex_);

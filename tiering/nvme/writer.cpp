@@ -79,19 +79,46 @@ void NvmeWriter::admit(const ContentId& id, std::uint64_t object_size, std::uint
     task.length = length;
     for (const BufferPtr& part : data) task.memory += part->writable().size();
     task.data = std::move(data);
+    enqueue(std::move(task));
+}
+
+void NvmeWriter::admit_packed(PackedObjects objects, DatasetNumber dataset) {
+    if (!core_.health.may_write()) return;
+    Task task;
+    task.kind = Task::Kind::admit_packed;
+    task.dataset = dataset;
+    task.memory = objects.data->writable().size();
+    task.entries = std::move(objects.entries);
+    task.data.push_back(std::move(objects.data));
+    enqueue(std::move(task));
+}
+
+bool NvmeWriter::enqueue(Task task) {
     {
         MutexLock lock(mutex_);
-        if (closed_) return;
+        if (closed_) return false;
         if (queued_bytes_ + task.memory > core_.options.stalled_queue && is_stalled()) {
             ++core_.counters.dropped;
-            return;
+            return false;
         }
-        if (!queued_.insert(Piece{id, offset, length, dataset}).second) return;
-        if (object_size <= core_.max_packed) core_.unwritten.queued(id, task.data);
+        if (task.kind == Task::Kind::admit) {
+            if (!queued_.insert(Piece{task.id, task.offset, task.length, task.dataset}).second) return false;
+            if (task.object_size <= core_.max_packed) core_.unwritten.queued(task.id, task.data);
+        }
+        for (const ChunkEntry& entry : task.entries) {
+            core_.unwritten.lent(entry.id, stored(task, entry),
+                                 {codec_of(entry.codec).value_or(Codec::none), entry.object_size});
+        }
         queued_bytes_ += task.memory;
         queue_.push_back(std::move(task));
     }
     wake_.notify_one();
+    return true;
+}
+
+void NvmeWriter::dequeued(const Task& task) {
+    if (task.kind == Task::Kind::admit) core_.unwritten.unqueued(task.id);
+    for (const ChunkEntry& entry : task.entries) core_.unwritten.returned(entry.id, stored(task, entry));
 }
 
 bool NvmeWriter::is_stalled() const {
@@ -106,10 +133,11 @@ void NvmeWriter::relieve() {
         // The newest go: those before them are the next to be written when the device comes back.
         for (auto at = queue_.end(); at != queue_.begin() && queued_bytes_ > core_.options.stalled_queue;) {
             --at;
-            if (at->kind != Task::Kind::admit) continue;
+            if (!at->brings_data()) continue;
             queued_bytes_ -= at->memory;
-            queued_.erase(Piece{at->id, at->offset, at->length, at->dataset});
-            core_.unwritten.unqueued(at->id);
+            if (at->kind == Task::Kind::admit)
+                queued_.erase(Piece{at->id, at->offset, at->length, at->dataset});
+            dequeued(*at);
             dropped.push_back(std::move(*at));
             at = queue_.erase(at);
         }
@@ -209,7 +237,7 @@ NvmeWriter::Next NvmeWriter::next_task(Task& task) {
     if (abandon_ || queue_.empty()) return Next::stop;
     task = std::move(queue_.front());
     queue_.pop_front();
-    if (task.kind == Task::Kind::admit) queued_bytes_ -= task.memory;
+    if (task.brings_data()) queued_bytes_ -= task.memory;
     busy_since_ = core_.now();
     return Next::task;
 }
@@ -264,12 +292,16 @@ void NvmeWriter::work(Task& task) {
     switch (task.kind) {
         case Task::Kind::admit: {
             store(task);
-            core_.unwritten.unqueued(task.id);
+            dequeued(task);
             task.data.clear();  // memory goes back before the piece may be queued again
             MutexLock lock(mutex_);
             queued_.erase(Piece{task.id, task.offset, task.length, task.dataset});
             break;
         }
+        case Task::Kind::admit_packed:
+            store_packed(task);
+            dequeued(task);
+            break;
         case Task::Kind::erase:
             erase_object(task.id);
             break;
@@ -298,32 +330,44 @@ void NvmeWriter::store(Task& task) {
         if (buffer && !buffer->bytes().empty()) pieces.push_back(buffer->bytes());
     }
     const auto known = core_.find_indexed(task.id);
-    if (known && lies_well(task, *known)) return;
+    if (known && lies_well(task.object_size, task.dataset, *known)) return;
     const bool in_file =
         known && known->kind == Location::Kind::backing_file && core_.catalog.has_file(task.id);
     if (task.object_size <= core_.max_packed && !in_file) {
         pack(task, pieces);
     } else {
         files_.write(task.id, task.object_size, task.offset, pieces, task.dataset);
-        if (pins(task)) core_.catalog.take_over(Unit::file(task.id), task.dataset, task.dataset);
+        if (pins(task.dataset)) core_.catalog.take_over(Unit::file(task.id), task.dataset, task.dataset);
     }
 }
 
-bool NvmeWriter::lies_well(const Task& task, const Location& known) const {
-    if (known.object_size != task.object_size || known.kind != Location::Kind::extent_entry ||
+void NvmeWriter::store_packed(Task& task) {
+    if (!core_.health.may_write()) return;
+    std::vector<ChunkEntry> wanted;
+    wanted.reserve(task.entries.size());
+    for (const ChunkEntry& entry : task.entries) {
+        if (entry.object_size > core_.max_packed || packers_.holds(entry.id)) continue;
+        const auto known = core_.find_indexed(entry.id);
+        if (!known || !lies_well(entry.object_size, task.dataset, *known)) wanted.push_back(entry);
+    }
+    packers_.add_packed(task.dataset, task.data[0]->bytes(), wanted);
+}
+
+bool NvmeWriter::lies_well(std::uint64_t object_size, DatasetNumber dataset, const Location& known) const {
+    if (known.object_size != object_size || known.kind != Location::Kind::extent_entry ||
         !core_.catalog.has_extent(known.extent, known.extent_tag)) {
         return false;
     }
-    return !pins(task) || core_.catalog.owner(Unit::extent(known.extent)) == task.dataset;
+    return !pins(dataset) || core_.catalog.owner(Unit::extent(known.extent)) == dataset;
 }
 
 void NvmeWriter::pack(const Task& task, std::span<const std::span<const std::byte>> pieces) {
     if (packers_.holds(task.id)) {
-        if (!pins(task)) return;
+        if (!pins(task.dataset)) return;
         // The record of the copy that is pinned comes last.
         packers_.flush_holding(task.id);
         const auto known = core_.find_indexed(task.id);
-        if (known && lies_well(task, *known)) return;
+        if (known && lies_well(task.object_size, task.dataset, *known)) return;
     }
     packers_.add(task.dataset, task.id, pieces, task.codec);
 }

@@ -28,6 +28,7 @@ class NvmeWriter {
 
     void admit(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
                std::vector<BufferPtr> data, DatasetNumber dataset, Codec codec);
+    void admit_packed(PackedObjects objects, DatasetNumber dataset) TIERFS_EXCLUDES(mutex_);
     /// False: the tier is full and nothing goes for this dataset, or cannot be written.
     [[nodiscard]] bool takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const
         TIERFS_EXCLUDES(mutex_);
@@ -50,7 +51,8 @@ class NvmeWriter {
 
   private:
     struct Task {
-        enum class Kind : std::uint8_t { admit, erase, distrust, meet_limit, flush };
+        enum class Kind : std::uint8_t { admit, admit_packed, erase, distrust, meet_limit, flush };
+        [[nodiscard]] bool brings_data() const { return kind == Kind::admit || kind == Kind::admit_packed; }
         Kind kind = Kind::flush;
         ContentId id;
         std::uint64_t object_size = 0;
@@ -58,6 +60,7 @@ class NvmeWriter {
         std::uint64_t length = 0;
         std::uint64_t memory = 0;  ///< that `data` holds: more than its length
         std::vector<BufferPtr> data;
+        std::vector<ChunkEntry> entries;  ///< of admit_packed; `data` is one buffer then
         std::optional<Location> seen;
         std::uint64_t ticket = 0;
         DatasetNumber dataset = 0;
@@ -81,12 +84,21 @@ class NvmeWriter {
     Next next_task(Task& task);
     void idle_work();
     void work(Task& task);
+    /// False: it is not taken.
+    bool enqueue(Task task) TIERFS_EXCLUDES(mutex_);
+    /// Its data is read from the queue no more.
+    void dequeued(const Task& task);
+    [[nodiscard]] static std::span<const std::byte> stored(const Task& task, const ChunkEntry& entry) {
+        return task.data[0]->bytes().subspan(entry.offset, entry.stored_length);
+    }
     void store(Task& task);
-    /// Whether it stays where it is, and need not be written for the task's dataset.
-    [[nodiscard]] bool lies_well(const Task& task, const Location& known) const;
+    void store_packed(Task& task);
+    /// Whether an object stays where it is, and need not be written for this dataset.
+    [[nodiscard]] bool lies_well(std::uint64_t object_size, DatasetNumber dataset,
+                                 const Location& known) const;
     void pack(const Task& task, std::span<const std::span<const std::byte>> pieces);
-    [[nodiscard]] bool pins(const Task& task) const {
-        return core_.catalog.shares().get(task.dataset) == Retention::pinned;
+    [[nodiscard]] bool pins(DatasetNumber dataset) const {
+        return core_.catalog.shares().get(dataset) == Retention::pinned;
     }
     void erase_object(const ContentId& id);
     void review(const Task& task);

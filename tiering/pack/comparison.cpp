@@ -1,12 +1,10 @@
 #include "tiering/pack/comparison.hpp"
 
 #include <algorithm>
-#include <condition_variable>
-#include <thread>
 #include <utility>
 
 #include "config/mutex.hpp"
-#include "tiering/stage/json_text.hpp"
+#include "tiering/directory_walk.hpp"
 
 namespace tierfs::pack {
 
@@ -165,20 +163,16 @@ class Directory {
     std::map<std::string, Noted> noted_;
 };
 
-/// One comparison. Its threads take directories until there are none and nobody may find more.
 class Comparison {
   public:
     Comparison(PackIndex& index, Origin& source, const ComparisonOptions& options)
-        : index_(index), source_(source), options_(options) {
-        directories_.emplace_back();
-    }
+        : index_(index), source_(source), options_(options) {}
 
     Result<Changes> run() {
         if (auto compared = compare_root(); !compared) return fail(compared.error());
-        std::vector<std::thread> threads;
-        threads.reserve(options_.threads);
-        for (unsigned i = 0; i < options_.threads; ++i) threads.emplace_back([this] { work(); });
-        for (auto& thread : threads) thread.join();
+        walk_directories(
+            options_.threads, [this] { return ended(); },
+            [this](const auto& directory) { return visit(directory); });
         const MutexLock lock(mutex_);
         if (options_.stopped()) return fail(ECANCELED, "stopped");
         if (error_) return fail(std::move(*error_));
@@ -197,32 +191,26 @@ class Comparison {
         return {};
     }
 
-    void work() {
-        MutexLock lock(mutex_);
-        for (;;) {
-            while (directories_.empty() && busy_ > 0) lock.wait(changed_);
-            if (directories_.empty() || ended()) break;
-            const std::string path = std::move(directories_.back());
-            directories_.pop_back();
-            ++busy_;
-            const auto room = options_.most - std::min(options_.most, changes_.names().size());
-            lock.unlock();
-            Directory directory(index_, path, options_.owners);
-            Changes found;
-            auto listed = list(path, directory, room);
-            if (listed) listed = directory.give(found);
-            lock.lock();
-            --busy_;
-            if (!listed && !error_) error_ = std::move(listed.error());
-            for (auto& below : directory.directories()) directories_.push_back(std::move(below));
-            take_in(found);
-            changed_.notify_all();
-        }
-        changed_.notify_all();
+    bool ended() {
+        const MutexLock lock(mutex_);
+        return error_ || changes_.too_many || options_.stopped();
     }
 
-    [[nodiscard]] bool ended() const TIERFS_REQUIRES(mutex_) {
-        return error_ || changes_.too_many || options_.stopped();
+    /// Names that may differ besides those that are known.
+    std::size_t room() {
+        const MutexLock lock(mutex_);
+        return options_.most - std::min(options_.most, changes_.names().size());
+    }
+
+    std::vector<std::string> visit(const std::string& path) {
+        Directory directory(index_, path, options_.owners);
+        Changes found;
+        auto listed = list(path, directory, room());
+        if (listed) listed = directory.give(found);
+        const MutexLock lock(mutex_);
+        if (!listed && !error_) error_ = std::move(listed.error());
+        take_in(found);
+        return directory.directories();
     }
 
     void take_in(Changes& found) TIERFS_REQUIRES(mutex_) {
@@ -235,18 +223,13 @@ class Comparison {
 
     /// Ends early with more than `room` names that differ.
     Result<void> list(const std::string& path, Directory& directory, std::size_t room) {
-        std::string token;
-        do {
-            if (options_.stopped()) return fail(ECANCELED, "stopped");
-            auto page = source_.list(path, token);
-            if (!page && is_gone(page.error()) && !path.empty()) break;
-            if (!page) return fail(page.error());
-            if (!page->next.empty() && page->next == token)
-                return fail(EIO, "'" + stage::printable(path) + "': the source gives the same page again");
-            if (auto taken = directory.take_in(*page); !taken) return taken;
-            if (directory.differing() > room) return {};
-            token = std::move(page->next);
-        } while (!token.empty());
+        auto listed = list_pages(source_, path, options_.stopped, [&](ListPage& page) -> Result<bool> {
+            if (auto taken = directory.take_in(page); !taken) return fail(taken.error());
+            return directory.differing() <= room;
+        });
+        const bool vanished = !listed && is_gone(listed.error()) && !path.empty();
+        if (!listed && !vanished) return listed;
+        if (directory.differing() > room) return {};
         return directory.end();
     }
 
@@ -254,9 +237,6 @@ class Comparison {
     Origin& source_;
     const ComparisonOptions& options_;
     Mutex mutex_;
-    std::condition_variable changed_;
-    std::vector<std::string> directories_ TIERFS_GUARDED_BY(mutex_);
-    unsigned busy_ TIERFS_GUARDED_BY(mutex_) = 0;
     std::optional<Error> error_ TIERFS_GUARDED_BY(mutex_);
     Changes changes_ TIERFS_GUARDED_BY(mutex_);
 };

@@ -31,14 +31,19 @@ Range range_of(const ExtentRead& read) {
     return {place.offset + from / kExtentUnit * kExtentUnit, place.offset + end};
 }
 
-bool is_sound(const ExtentRead& read, std::span<const std::byte> bytes) {
-    const auto first = (range_of(read).begin - read.place.offset) / kExtentUnit;
+/// `bytes` are those from unit `first` on.
+bool is_sound(const ContentId& id, const Place& place, std::uint64_t first,
+              std::span<const std::byte> bytes) {
     for (std::size_t at = 0; at < bytes.size(); at += kExtentUnit) {
         const auto unit = first + at / kExtentUnit;
         const auto part = bytes.subspan(at, std::min<std::size_t>(kExtentUnit, bytes.size() - at));
-        if (unit_checksum(read.id, unit, kExtentUnit, part) != read.place.sums[unit]) return false;
+        if (unit_checksum(id, unit, kExtentUnit, part) != place.sums[unit]) return false;
     }
     return true;
+}
+
+bool is_sound(const ExtentRead& read, std::span<const std::byte> bytes) {
+    return is_sound(read.id, read.place, (range_of(read).begin - read.place.offset) / kExtentUnit, bytes);
 }
 
 /// False: what is stored is no compressed form of the file.
@@ -158,10 +163,7 @@ void ExtentReads::arrived(const BatchPtr& batch, const Result<void>& result) {
         const MutexLock lock(mutex_);
         --under_way_;
     }
-    if (!result && is_out_of_reach(result.error().code)) {
-        const MutexLock lock(mutex_);
-        rest_until_ = Clock::now() + kRest;
-    }
+    note_reach(result);
     const bool counted = batch->is_counted;
     for (auto& read : batch->reads) {
         if (!result) {
@@ -173,6 +175,47 @@ void ExtentReads::arrived(const BatchPtr& batch, const Result<void>& result) {
                          .subspan(range.begin - batch->range.begin, range.end - range.begin));
     }
     if (counted) send_more();
+}
+
+void ExtentReads::note_reach(const Result<void>& result) {
+    if (result || !is_out_of_reach(result.error().code)) return;
+    const MutexLock lock(mutex_);
+    rest_until_ = Clock::now() + kRest;
+}
+
+void ExtentReads::read_run(const std::shared_ptr<ExtentRun>& run, const std::string& extent) {
+    if (rests())
+        return run_arrived(*run, fail(EHOSTUNREACH, extent + ": the pack was out of reach just now"));
+    {
+        const MutexLock lock(mutex_);
+        ++stats_.requests;
+    }
+    OriginRead read;
+    read.path = extent;
+    read.offset = run->begin;
+    read.destination = run->destination;
+    read.priority = Priority::fill;
+    read.done = [this, run](const Result<void>& result) {
+        note_reach(result);
+        run_arrived(*run, result);
+    };
+    dest_.read(std::move(read));
+}
+
+void ExtentReads::run_arrived(ExtentRun& run, const Result<void>& result) {
+    std::uint64_t files = 0, bytes = 0;
+    for (auto& packed : run.objects) {
+        packed.sound = result && is_sound(packed.object->content, packed.place, 0, run.stored(packed.place));
+        files += packed.sound ? 1 : 0;
+        bytes += packed.sound ? packed.object->size : 0;
+    }
+    {
+        const MutexLock lock(mutex_);
+        stats_.reads += files;
+        stats_.bytes += bytes;
+    }
+    const auto done = std::move(run.done);  // it may hold the run
+    done(result);
 }
 
 void ExtentReads::finish(ExtentRead& read, std::span<const std::byte> bytes) {

@@ -35,6 +35,10 @@ class ExtentReads {
 
     void read(ExtentRead read) TIERFS_EXCLUDES(mutex_);
 
+    /// PackedSource::read_run of what lies at `extent`, a path in DEST. Damage is counted when the objects
+    /// are read one by one.
+    void read_run(const std::shared_ptr<ExtentRun>& run, const std::string& extent) TIERFS_EXCLUDES(mutex_);
+
     /// What is counted of PackStats: from reads on.
     [[nodiscard]] PackStats stats() const TIERFS_EXCLUDES(mutex_);
 
@@ -48,6 +52,8 @@ class ExtentReads {
     BatchPtr next_batch() TIERFS_REQUIRES(mutex_);
     void send(const BatchPtr& batch);
     void arrived(const BatchPtr& batch, const Result<void>& result);
+    void run_arrived(ExtentRun& run, const Result<void>& result) TIERFS_EXCLUDES(mutex_);
+    void note_reach(const Result<void>& result) TIERFS_EXCLUDES(mutex_);
     void finish(ExtentRead& read, std::span<const std::byte> bytes);
     void to_source(ExtentRead& read, const Error& why, bool damaged);
     [[nodiscard]] bool rests() const TIERFS_EXCLUDES(mutex_);

@@ -146,15 +146,20 @@ std::size_t PackIndex::block_of(const std::string& key) const {
     return above == blocks_.begin() ? 0 : static_cast<std::size_t>(above - blocks_.begin()) - 1;
 }
 
+std::uint64_t PackIndex::about_in(const std::string& directory) const {
+    const auto first = block_of(key_of(directory, "")), last = block_of(directory + '\x01');
+    return (last - first) * kBlockEntries;
+}
+
 Result<void> PackIndex::walk(const std::string& key, const std::function<bool(const Entry&)>& each) {
-    bool behind = false;
     for (std::size_t number = block_of(key); number < blocks_.size(); ++number) {
         const auto entries = block(number);
         if (!entries) return fail(entries.error());
-        for (const auto& entry : **entries) {
-            behind = behind || key_of(entry) >= key;
-            if (behind && !each(entry)) return {};
-        }
+        // Blocks behind the first have nothing before it.
+        const auto from = std::partition_point((*entries)->begin(), (*entries)->end(),
+                                               [&](const Entry& entry) { return key_of(entry) < key; });
+        for (auto entry = from; entry != (*entries)->end(); ++entry)
+            if (!each(*entry)) return {};
     }
     return {};
 }

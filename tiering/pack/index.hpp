@@ -34,6 +34,9 @@ class PackIndex {
     Result<void> list(const std::string& directory, const std::string& after,
                       const std::function<bool(const Entry&)>& each);
 
+    /// How many entries a directory has, give or take 256; reads nothing.
+    [[nodiscard]] std::uint64_t about_in(const std::string& directory) const;
+
     /// All of them, in the order of their keys.
     Result<void> for_each(const std::function<bool(const Entry&)>& each);
 

@@ -24,6 +24,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kNamesPerPage = 4096;
+/// One question of its own costs a mount as much as so many names of a listing, by its way through queue,
+/// index and log.
+constexpr std::uint64_t kNamesPerStat = 32;
+constexpr std::uint64_t kLeastWorth = 8;
 constexpr const char* kKept = "pack-";
 /// `list` keeps names that differ from the pack in memory, some 300 bytes each: one for so many bytes of
 /// memory.limit.
@@ -79,10 +83,14 @@ class PackOverSource final : public PackedOrigin {
     Result<ListPage> list(const std::string& path, const std::string& token) override;
     Result<std::string> read_link(const std::string& path) override;
     void read(OriginRead request) override;
+    [[nodiscard]] std::optional<pack::Place> place_of(const ObjectRef& object) override;
+    void read_run(const std::shared_ptr<ExtentRun>& run) override {
+        extents_.read_run(run, index_->extents()[run->extent].path());
+    }
     [[nodiscard]] OriginStats stats() const override { return sum(source_->stats(), dest_->stats()); }
-    /// A look-up in the index costs less than a listing.
-    [[nodiscard]] bool listing_is_cheap() const override {
-        return (asks_source_ || changes()->too_many) && source_->listing_is_cheap();
+    [[nodiscard]] std::uint64_t stats_worth_listing(const std::string& directory) const override {
+        if (asks_source_ || changes()->too_many) return source_->stats_worth_listing(directory);
+        return std::max(kLeastWorth, index_->about_in(directory) / kNamesPerStat);
     }
     void stop() override {
         if (watch_) watch_->begin_stop();
@@ -220,6 +228,19 @@ void PackOverSource::read(OriginRead request) {
     read.extent = index_->extents()[entry->place->extent].path();
     read.place = std::move(*entry->place);
     extents_.read(std::move(read));
+}
+
+std::optional<pack::Place> PackOverSource::place_of(const ObjectRef& object) {
+    auto entry = index_->find(object.path);
+    if (!entry || !entry->place || entry->attributes.version != object.version ||
+        entry->attributes.size != object.size) {
+        return std::nullopt;
+    }
+    // What damage has led out of the extent is for who reads it by itself, and says so.
+    const std::uint64_t bytes = index_->extents()[entry->place->extent].bytes;
+    if (entry->place->offset > bytes || entry->place->stored > bytes - entry->place->offset)
+        return std::nullopt;
+    return std::move(*entry->place);
 }
 
 Result<void> PackOverSource::bring_index(const fs::path& path) {

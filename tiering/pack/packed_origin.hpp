@@ -11,6 +11,7 @@
 #include "config/settings.hpp"
 #include "tiering/pack/manifest.hpp"
 #include "tiering/pack/staleness.hpp"
+#include "tiering/packed_source.hpp"
 
 namespace tierfs {
 
@@ -40,7 +41,7 @@ struct PackStats {
 ///
 /// See Origin. Cannot be written to. stat(), list() and read_link() read local files only, but with `check`,
 /// and for the targets of symbolic links that are not the pack's.
-class PackedOrigin : public Origin {
+class PackedOrigin : public Origin, public PackedSource {
   public:
     /// Reads the manifest: from one of the folders `kept`, if one of them was given to open_index() or has
     /// such a folder, named by the source, in it; a daemon that takes a mount over goes on with the same pack

@@ -1,11 +1,10 @@
 #include "tiering/pack/tree.hpp"
 
 #include <algorithm>
-#include <condition_variable>
 #include <iterator>
-#include <thread>
 
 #include "config/mutex.hpp"
+#include "tiering/directory_walk.hpp"
 #include "tiering/stage/json_text.hpp"
 
 namespace tierfs::pack {
@@ -19,21 +18,16 @@ void move_to(std::vector<T>& from, std::vector<T>& to) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
-/// One walk. Its threads take directories until there are none and nobody may find more.
 class Walk {
   public:
     Walk(Origin& origin, const std::function<bool()>& stopped)
-        : origin_(origin), stopped_(stopped), has_owners_(origin.kind() != "s3") {
-        directories_.emplace_back();
-    }
+        : origin_(origin), stopped_(stopped), has_owners_(origin.kind() != "s3") {}
 
     Result<Tree> run() {
         auto root = origin_.stat("");
         if (!root) return fail(root.error());
-        std::vector<std::thread> threads;
-        threads.reserve(kListers);
-        for (unsigned i = 0; i < kListers; ++i) threads.emplace_back([this] { work(); });
-        for (auto& thread : threads) thread.join();
+        walk_directories(
+            kListers, [this] { return ended(); }, [this](const auto& directory) { return visit(directory); });
         const MutexLock lock(mutex_);
         if (root_error_) return fail(*root_error_);
         if (stopped_()) return fail(ECANCELED, "stopped");
@@ -47,48 +41,36 @@ class Walk {
     }
 
   private:
-    void work() {
-        MutexLock lock(mutex_);
-        for (;;) {
-            while (directories_.empty() && busy_ > 0) lock.wait(changed_);
-            if (directories_.empty() || stopped_() || root_error_) break;
-            const std::string directory = std::move(directories_.back());
-            directories_.pop_back();
-            ++busy_;
-            lock.unlock();
-            Tree found;
-            const auto listed = list(directory, found);
-            lock.lock();
-            --busy_;
-            if (!listed && directory.empty()) root_error_ = listed.error();
-            if (!listed) found.problems.push_back(listed.error().message);
-            for (const auto& entry : found.entries)
-                if (entry.attributes.kind == ObjectKind::directory) directories_.push_back(entry.path());
-            move_to(found.entries, tree_.entries);
-            move_to(found.problems, tree_.problems);
-            move_to(found.remarks, tree_.remarks);
-            changed_.notify_all();
-        }
-        changed_.notify_all();
+    bool ended() {
+        const MutexLock lock(mutex_);
+        return root_error_ || stopped_();
+    }
+
+    std::vector<std::string> visit(const std::string& directory) {
+        Tree found;
+        const auto listed = list(directory, found);
+        if (!listed) found.problems.push_back(listed.error().message);
+        std::vector<std::string> below;
+        for (const auto& entry : found.entries)
+            if (entry.attributes.kind == ObjectKind::directory) below.push_back(entry.path());
+        const MutexLock lock(mutex_);
+        if (!listed && directory.empty()) root_error_ = listed.error();
+        move_to(found.entries, tree_.entries);
+        move_to(found.problems, tree_.problems);
+        move_to(found.remarks, tree_.remarks);
+        return below;
     }
 
     Result<void> list(const std::string& directory, Tree& found) {
-        std::string token;
-        do {
-            if (stopped_()) return fail(ECANCELED, "stopped");
-            auto page = origin_.list(directory, token);
-            if (!page) return fail(page.error());
-            for (auto& listed : page->entries) add(directory, listed, found);
-            for (const auto& [why, count] : page->hidden)
+        auto listed = list_pages(origin_, directory, stopped_, [&](ListPage& page) -> Result<bool> {
+            for (auto& entry : page.entries) add(directory, entry, found);
+            for (const auto& [why, count] : page.hidden)
                 found.remarks.push_back(std::to_string(count) + " names in '" + stage::printable(directory) +
                                         "' are left out: " + why);
-            if (!page->next.empty() && page->next == token)
-                return fail(EIO,
-                            "'" + stage::printable(directory) + "': the source gives the same page again");
-            token = std::move(page->next);
-        } while (!token.empty());
-        drop_doubles(found);
-        return {};
+            return true;
+        });
+        if (listed) drop_doubles(found);
+        return listed;
     }
 
     void add(const std::string& directory, DirectoryEntry& listed, Tree& found) {
@@ -138,9 +120,6 @@ class Walk {
     const std::function<bool()>& stopped_;
     const bool has_owners_;
     Mutex mutex_;
-    std::condition_variable changed_;
-    std::vector<std::string> directories_ TIERFS_GUARDED_BY(mutex_);
-    unsigned busy_ TIERFS_GUARDED_BY(mutex_) = 0;
     std::optional<Error> root_error_ TIERFS_GUARDED_BY(mutex_);
     Tree tree_ TIERFS_GUARDED_BY(mutex_);
 };

@@ -57,6 +57,7 @@ void DatasetFill::run() {
         if (all_wanted_.exchange(false)) {
             walking_all_ = true;
             run_all();
+            settle();
             walking_all_ = false;
         } else if (listening_ && !over_) {
             run_recognised();

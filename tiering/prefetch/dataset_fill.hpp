@@ -50,6 +50,9 @@ class DatasetFill {
         bool recognises = false;            ///< Scope::all: goes on as Scope::recognised
         bool stays = false;                 ///< goes on waiting for `walk_all` when there is nothing to do
         std::function<void()> begins = {};  ///< a walk over all files does; on the thread
+        /// Nothing is offered for a while, or no more: what was taken need not wait for others. On the
+        /// thread.
+        std::function<void()> settles = {};
         Share share;
         std::uint64_t risk = 0;  ///< bytes
     };
@@ -110,6 +113,9 @@ class DatasetFill {
     void run();
     void run_all();
     void run_recognised();
+    void settle() const {
+        if (options_.settles && !stopping()) options_.settles();
+    }
     /// Nothing, or something else, is to be done: what is under way ends.
     [[nodiscard]] bool interrupted() const { return stopping() || all_wanted_.load(); }
     /// full: the walk is over.

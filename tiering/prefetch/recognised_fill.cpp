@@ -82,6 +82,7 @@ void DatasetFill::run_recognised() {
     std::string root;
     while (!over_ && wait_for_scattered_reads(root)) {
         fill_tree(root);
+        settle();
         MutexLock lock(mutex_);
         recent_.clear();
     }
@@ -234,6 +235,7 @@ bool DatasetFill::offer_meant(Segment& segment) {
 
 /// False: this segment is done with.
 bool DatasetFill::wait_for_readers(Segment& segment) {
+    settle();
     if (segment.read + segment.offered_unread >= segment.files.size()) return false;
     const std::uint64_t enough = std::max<std::uint64_t>(16, (natives_ + strangers_) / 8);
     const std::uint64_t before = natives_, strange = strangers_;

@@ -144,12 +144,13 @@ ArenaBufferPtr Arena::allocate(std::size_t size) {
 
 void Arena::give_back(std::span<std::byte> memory, bool quiet) {
     const auto page = static_cast<std::uint32_t>(static_cast<std::size_t>(memory.data() - base_) / kPage);
+    // First, or whoever takes it meanwhile counts it twice.
+    in_use_.fetch_sub(memory.size(), std::memory_order_relaxed);
     {
         Part& part = *parts_[part_of(page)];
         MutexLock lock(part.mutex);
         part.heap.give_back(page - part.first, static_cast<std::uint32_t>(memory.size() / kPage));
     }
-    in_use_.fetch_sub(memory.size(), std::memory_order_relaxed);
     if (listener_ && !quiet) listener_->memory_freed();
 }
 

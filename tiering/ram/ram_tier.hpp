@@ -75,6 +75,13 @@ class RamTier {
     void retain(DatasetNumber dataset, Retention retention) { shares_.set(dataset, retention); }
     [[nodiscard]] std::uint64_t kept_by(DatasetNumber dataset) const { return shares_.used(dataset); }
 
+    /// Whether a unit of so many bytes of the arena can come, ahead of its reader, and leave room for what
+    /// readers will ask for sooner.
+    [[nodiscard]] bool has_room_ahead(std::uint64_t bytes) const {
+        const std::uint64_t ahead = ahead_.load(std::memory_order_relaxed) + bytes + kEntryOverhead;
+        return ahead <= options_.ahead_limit / 4 * 3 &&
+               used_.load(std::memory_order_relaxed) + ahead <= options_.limit;
+    }
     /// Whether a unit of so many bytes of the arena would be kept. What is not kept gives way to it.
     [[nodiscard]] bool may_keep(std::uint64_t bytes) const {
         return kept_.load(std::memory_order_relaxed) + bytes + kEntryOverhead <= most_kept_;

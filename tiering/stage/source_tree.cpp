@@ -3,12 +3,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <condition_variable>
+#include <iterator>
 #include <optional>
 #include <set>
-#include <thread>
 
 #include "config/mutex.hpp"
+#include "tiering/directory_walk.hpp"
 #include "tiering/stage/destination.hpp"
 #include "tiering/stage/json_text.hpp"
 #include "tiering/stage/manifest.hpp"
@@ -20,18 +20,13 @@ namespace {
 
 constexpr unsigned kListers = 8;
 
-/// One walk. Its threads take folders from `folders_` until there are none and nobody may find more.
 class Walk {
   public:
-    Walk(Origin& origin, const std::function<bool()>& stopped) : origin_(origin), stopped_(stopped) {
-        folders_.emplace_back("");
-    }
+    Walk(Origin& origin, const std::function<bool()>& stopped) : origin_(origin), stopped_(stopped) {}
 
     Result<SourceTree> run() {
-        std::vector<std::thread> threads;
-        threads.reserve(kListers);
-        for (unsigned i = 0; i < kListers; ++i) threads.emplace_back([this] { work(); });
-        for (auto& thread : threads) thread.join();
+        walk_directories(
+            kListers, [this] { return ended(); }, [this](const auto& folder) { return visit(folder); });
         const MutexLock lock(mutex_);
         if (root_error_) return fail(*root_error_);
         if (stopped_()) return fail(ECANCELED, "stopped");
@@ -41,28 +36,16 @@ class Walk {
     }
 
   private:
-    void work() {
-        MutexLock lock(mutex_);
-        for (;;) {
-            while (folders_.empty() && busy_ > 0) lock.wait(changed_);
-            if (folders_.empty() || stopped_() || root_error_) break;
-            const std::string folder = std::move(folders_.back());
-            folders_.pop_back();
-            ++busy_;
-            lock.unlock();
-            SourceTree found;
-            std::vector<std::string> deeper;
-            const auto listed = list(folder, found, deeper);
-            lock.lock();
-            --busy_;
-            take(folder, listed, found, deeper);
-            changed_.notify_all();
-        }
-        changed_.notify_all();
+    bool ended() {
+        const MutexLock lock(mutex_);
+        return root_error_ || stopped_();
     }
 
-    void take(const std::string& folder, const Result<void>& listed, SourceTree& found,
-              std::vector<std::string>& deeper) TIERFS_REQUIRES(mutex_) {
+    std::vector<std::string> visit(const std::string& folder) {
+        SourceTree found;
+        std::vector<std::string> deeper;
+        const auto listed = list(folder, found, deeper);
+        const MutexLock lock(mutex_);
         if (!listed && folder.empty()) root_error_ = listed.error();
         if (!listed) found.problems.push_back(printable(folder) + ": " + listed.error().message);
         const auto move_to = [](auto& from, auto& to) {
@@ -71,25 +54,22 @@ class Walk {
         move_to(found.files, tree_.files);
         move_to(found.problems, tree_.problems);
         move_to(found.remarks, tree_.remarks);
-        move_to(deeper, folders_);
+        return deeper;
     }
 
     Result<void> list(const std::string& folder, SourceTree& found, std::vector<std::string>& deeper) {
         std::set<std::string> folders;
-        std::string token;
-        do {
-            if (stopped_()) return fail(ECANCELED, "stopped");
-            auto page = origin_.list(folder, token);
-            if (!page) return fail(page.error());
-            for (auto& entry : page->entries) add(folder, entry, found, folders);
-            for (const auto& [why, count] : page->hidden) {
+        auto listed = list_pages(origin_, folder, stopped_, [&](ListPage& page) -> Result<bool> {
+            for (auto& entry : page.entries) add(folder, entry, found, folders);
+            for (const auto& [why, count] : page.hidden) {
                 // A file that cannot be staged is missing in what is staged; a socket is not.
                 auto& where = why.starts_with("file beside") ? found.problems : found.remarks;
                 where.push_back(std::to_string(count) + " names in '" + printable(folder) +
                                 "' are left out: " + why);
             }
-            token = std::move(page->next);
-        } while (!token.empty());
+            return true;
+        });
+        if (!listed) return listed;
         // A file beside a folder of its name: only one of them can be staged.
         const auto collides = [&](const SourceFile& file) {
             if (!folders.contains(file.path)) return false;
@@ -135,9 +115,6 @@ class Walk {
     Origin& origin_;
     const std::function<bool()>& stopped_;
     Mutex mutex_;
-    std::condition_variable changed_;
-    std::vector<std::string> folders_ TIERFS_GUARDED_BY(mutex_);
-    unsigned busy_ TIERFS_GUARDED_BY(mutex_) = 0;
     std::optional<Error> root_error_ TIERFS_GUARDED_BY(mutex_);
     SourceTree tree_ TIERFS_GUARDED_BY(mutex_);
 };

@@ -91,9 +91,25 @@ TEST_F(ConfigSettings, MessagesNamePlaceKeyFoundAndAllowed) {
     EXPECT_PROBLEM(load({"memory.limit"}), "found no value");
     EXPECT_PROBLEM(load({}, {{"TIERFS_MEMORY_LIMITS", "1G"}}), "did you mean 'memory.limit'");
     EXPECT_TRUE(load({}, {{"TIERFS_TEST_S3", "1"}, {"TIERFS_NO_CCACHE", "1"}, {"PATH", "/bin"}}));
-    const auto secret = load({"s3.endpoint=https://me:hush@host"});
-    EXPECT_PROBLEM(secret, "s3.endpoint");
-    EXPECT_EQ(problem(secret).find("hush"), std::string::npos);
+}
+
+TEST_F(ConfigSettings, MessagesShowAnEndpointWithoutItsSecrets) {
+    const std::map<std::string, std::string> told = {
+        {"minio:9000", "s3.endpoint: found 'minio:9000'; allowed: http"},
+        {"ftp://host", "found 'ftp://host';"},
+        {"http://", "found 'http://';"},
+        {"https://me:hush@host:9000", "found 'https://***@host:9000';"},
+        {"me:hu@sh@host", "found '***@host';"},
+        {"https://host/path?token=hush", "found 'https://host/path?***';"},
+        {"https://me@host#hush", "found 'https://***@host#***';"},
+        {"http://host?token=hush@hush", "found 'http://***';"},
+        {"http://me:hush#hush@host", "found 'http://***';"},
+    };
+    for (const auto& [endpoint, message] : told) {
+        const auto bad = load({"s3.endpoint=" + endpoint});
+        EXPECT_PROBLEM(bad, message);
+        EXPECT_EQ(problem(bad).find("hush"), std::string::npos) << endpoint;
+    }
 }
 
 TEST_F(ConfigSettings, AllProblemsOfAFileAreTold) {

@@ -191,6 +191,12 @@ TEST_F(S3Origin, CheckExplainsWhatIsWrong) {
     result = open(server)->check();
     EXPECT_EQ(result.error().code, EACCES);
     EXPECT_THAT(result.error().message, HasSubstr("403 SignatureDoesNotMatch: said so"));
+    EXPECT_THAT(result.error().message, HasSubstr("(the secret key is not that of the access key)"));
+    reply.set(error(403, "InvalidAccessKeyId"));
+    result = open(server)->check();
+    EXPECT_EQ(result.error().code, EACCES);
+    EXPECT_THAT(result.error().message, HasSubstr("403 InvalidAccessKeyId: said so"));
+    EXPECT_THAT(result.error().message, HasSubstr("(the service does not know the access key)"));
     reply.set(Reply{200, {}, "\x15\x03\x01\x02\x02\x0a\x0a", How::raw});
     EXPECT_THAT(open(server)->check().error().message, HasSubstr("the endpoint speaks TLS: use https://"));
     reply.set(Reply{400, {}, "Client sent an HTTP request to an HTTPS server.\n"});

@@ -16,7 +16,7 @@ namespace tierfs {
 
 class FakeOrigin final : public Origin {
   public:
-    explicit FakeOrigin(bool cheap_listing = true) : cheap_(cheap_listing) {
+    explicit FakeOrigin(std::uint64_t stats_worth_listing = 1) : worth_(stats_worth_listing) {
         entries_[""] = directory_attributes(1);
     }
 
@@ -117,7 +117,7 @@ class FakeOrigin final : public Origin {
     [[nodiscard]] std::string identity() const override { return "fake:/"; }
     [[nodiscard]] std::string kind() const override { return "fake"; }
     Result<void> check() override { return {}; }
-    [[nodiscard]] bool listing_is_cheap() const override { return cheap_; }
+    [[nodiscard]] std::uint64_t stats_worth_listing(const std::string&) const override { return worth_; }
 
     Result<Attributes> stat(const std::string& path) override {
         MutexLock lock(mutex_);
@@ -199,7 +199,7 @@ class FakeOrigin final : public Origin {
         return {};
     }
 
-    const bool cheap_;
+    const std::uint64_t worth_;
     Mutex mutex_;
     std::condition_variable changed_;
     std::map<std::string, Attributes> entries_ TIERFS_GUARDED_BY(mutex_);

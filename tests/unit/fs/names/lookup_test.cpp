@@ -87,12 +87,24 @@ TEST_F(Names, TheSecondUnansweredLookupListsTheDirectory) {
 }
 
 TEST_F(Names, WhereListingIsDearEachNameIsAsked) {
-    origin_ = std::make_unique<FakeOrigin>(false);
+    origin_ = std::make_unique<FakeOrigin>(0);
     for (int i = 0; i < 5; ++i) origin_->put("f" + std::to_string(i), "v");
     open();
     for (int i = 0; i < 5; ++i) EXPECT_TRUE(lookup(kRootNode, "f" + std::to_string(i)));
     EXPECT_EQ(origin_->lists_of(""), 0U);
     EXPECT_EQ(origin_->requests(), 5U);
+}
+
+TEST_F(Names, AListingIsPaidForBySingleQuestionsFirst) {
+    origin_ = std::make_unique<FakeOrigin>(8);
+    for (int i = 0; i < 30; ++i) origin_->put("d/f" + std::to_string(i), "v");
+    open();
+    const NodeId directory = find(kRootNode, "d").node;
+    for (int i = 0; i < 7; ++i) EXPECT_TRUE(lookup(directory, "f" + std::to_string(i)));
+    EXPECT_EQ(origin_->lists_of("d"), 0U);
+    for (int i = 7; i < 30; ++i) EXPECT_TRUE(lookup(directory, "f" + std::to_string(i)));
+    EXPECT_EQ(origin_->lists_of("d"), 1U);
+    EXPECT_EQ(origin_->requests(), 9U) << "d, seven of its names, and all of them";
 }
 
 TEST_F(Names, ALookupDoesNotWaitForMoreThanOnePage) {

@@ -54,7 +54,7 @@ class NamesFixture : public testing::Test {
         std::string path = (std::filesystem::temp_directory_path() / "tierfs-names-XXXXXX").string();
         ASSERT_NE(::mkdtemp(path.data()), nullptr);
         root_ = path;
-        origin_ = std::make_unique<FakeOrigin>(true);
+        origin_ = std::make_unique<FakeOrigin>(1);
     }
     void TearDown() override {
         close();

@@ -9,7 +9,7 @@ class WaitingNames : public NamesFixture {
     void SetUp() override {
         NamesFixture::SetUp();
         workers_ = 1;
-        origin_ = std::make_unique<FakeOrigin>(false);
+        origin_ = std::make_unique<FakeOrigin>(0);
         origin_->put("known", "v1");
         origin_->put("asked", "v1");
         origin_->put_link("link", "target");

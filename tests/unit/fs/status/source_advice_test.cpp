@@ -19,7 +19,9 @@ std::vector<MountEntry> mounts(const std::string& options, const std::string& su
         "\n"
         "31 22 0:51 / /mnt/nfs\\040two rw - lustre mgs@tcp:/fs rw\n"
         "32 30 0:52 / /mnt/nfs/over rw - nfs old:/x rw,vers=3,rsize=32768,nconnect=2\n"
-        "33 30 0:53 / /mnt/nfs/over rw - beegfs beegfs_nodev rw\n");
+        "33 30 0:53 / /mnt/nfs/over rw - beegfs beegfs_nodev rw\n"
+        "34 22 0:54 / /gpfs/fs1 rw,relatime - gpfs fs1 rw\n"
+        "35 22 0:55 / /ceph rw - ceph mon:/ rw\n");
 }
 
 TEST(SourceAdvice, FindsTheMountThatADirectoryLiesOn) {
@@ -29,10 +31,19 @@ TEST(SourceAdvice, FindsTheMountThatADirectoryLiesOn) {
     EXPECT_EQ(source_file_system(all, "/mnt/nfs/deep/er", false).mountpoint, "/mnt/nfs");
     EXPECT_EQ(source_file_system(all, "/mnt/nfs two/x", false).type, "lustre");
     EXPECT_EQ(source_file_system(all, "/mnt/nfs/over/x", false).type, "beegfs") << "it covers the other";
+    EXPECT_EQ(source_file_system(all, "/gpfs/fs1/set", false).type, "gpfs");
     EXPECT_EQ(source_file_system({}, "/data", false).type, "");
     EXPECT_FALSE(source_file_system(all, "/data", false).is_shared());
-    EXPECT_TRUE(source_file_system(all, "/mnt/nfs two", false).is_shared());
-    EXPECT_THAT(source_file_system(all, "/mnt/nfs two", false).advice, IsEmpty());
+}
+
+TEST(SourceAdvice, OfFileSystemsThatNodesShareSaysNothingOfNfs) {
+    const auto all = mounts("rw", "rw,rsize=4096");
+    for (const char* directory : {"/mnt/nfs two", "/mnt/nfs/over", "/gpfs/fs1/set", "/ceph"}) {
+        const auto found = source_file_system(all, directory, true);
+        EXPECT_TRUE(found.is_shared()) << found.type;
+        EXPECT_THAT(found.advice, IsEmpty()) << found.type;
+    }
+    EXPECT_TRUE(source_file_system(all, "/mnt/nfs", false).is_shared());
 }
 
 TEST(SourceAdvice, OfANfsMountSaysWhatToChange) {

@@ -106,6 +106,9 @@ TEST_F(PackIndexTest, FindsAndLists) {
     EXPECT_EQ(index->count(), 1005U);
     EXPECT_EQ(names(*index, ""), (std::vector<std::string>{"a", "a-", "empty"}));
     EXPECT_EQ(names(*index, "a").size(), 1000U);
+    EXPECT_LE(index->about_in("a"), 1256U);
+    EXPECT_GE(index->about_in("a"), 744U);
+    for (const char* small : {"", "a-", "empty", "none"}) EXPECT_LE(index->about_in(small), 256U) << small;
     EXPECT_EQ(names(*index, "a", "sample_00000996.jpeg").size(), 3U);
     EXPECT_EQ(names(*index, "a", "sample_00000996.jpeg!").size(), 3U);
     EXPECT_EQ(names(*index, "a-").size(), 1U);

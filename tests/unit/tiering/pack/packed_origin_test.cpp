@@ -104,6 +104,7 @@ TEST_F(PackedOriginTest, NamesComeFromTheIndex) {
     EXPECT_EQ(origin->stat("d1/f1")->size, files_["d1/f1"].size());
     EXPECT_EQ(read(*origin, "d1/f1", 0, 100).value_or("?"), files_["d1/f1"].substr(0, 100));
     EXPECT_EQ(origin->writable(), nullptr);
+    EXPECT_EQ(origin->stats_worth_listing("d1"), 8U) << "a listing costs something, too";
 }
 
 TEST_F(PackedOriginTest, ASourceThatChangedIsNotMixedIn) {
@@ -166,7 +167,7 @@ class SlowDest : public Origin {
     Result<std::string> read_link(const std::string&) override { return fail(ENOENT, ""); }
     void read(OriginRead request) override { waiting.push_back(std::move(request)); }
     [[nodiscard]] OriginStats stats() const override { return {}; }
-    [[nodiscard]] bool listing_is_cheap() const override { return false; }
+    [[nodiscard]] std::uint64_t stats_worth_listing(const std::string&) const override { return 0; }
     void stop() override {}
 
     std::vector<OriginRead> waiting;

@@ -19,6 +19,7 @@
 #include "config/mutex.hpp"
 #include "tiering/nvme/nvme_tier.hpp"
 #include "tiering/object.hpp"
+#include "tiering/packed_source.hpp"
 
 namespace tierfs::fake {
 
@@ -129,7 +130,7 @@ class FakeOrigin final : public Origin {
     std::map<std::string, std::vector<DirectoryEntry>> listings;  ///< by directory; set before anybody asks
     Result<std::string> read_link(const std::string&) override { return fail(ENOENT, "no"); }
     OriginStats stats() const override { return {}; }
-    bool listing_is_cheap() const override { return false; }
+    std::uint64_t stats_worth_listing(const std::string&) const override { return 0; }
     void stop() override {
         {
             MutexLock lock(mutex_);
@@ -178,6 +179,77 @@ class FakeOrigin final : public Origin {
     std::vector<std::thread> workers_;
 };
 
+class HeapBuffer final : public Buffer {
+  public:
+    explicit HeapBuffer(std::size_t size) : HeapBuffer(std::make_unique<std::byte[]>(size), size) {}
+
+  private:
+    HeapBuffer(std::unique_ptr<std::byte[]> memory, std::size_t size)
+        : Buffer({memory.get(), size}, size), memory_(std::move(memory)) {}
+    std::unique_ptr<std::byte[]> memory_;
+};
+
+/// Extents in which these objects lie side by side. Damage and errors as they are set.
+class FakePack final : public PackedSource {
+  public:
+    std::set<std::string> damaged;  ///< paths; set before anybody asks
+    std::atomic<bool> fails = false;
+    std::atomic<bool> holds = false;  ///< `done` of the runs waits for release()
+
+    /// Before anybody asks.
+    void put(const std::string& path, std::uint64_t size) {
+        pack::Place place;
+        place.offset = 4096 + align_up(end_);
+        place.stored = static_cast<std::uint32_t>(size);
+        end_ = place.offset + size;
+        places_[path] = place;
+    }
+    std::optional<pack::Place> place_of(const ObjectRef& object) override {
+        const auto found = places_.find(object.path);
+        return found == places_.end() ? std::nullopt : std::optional(found->second);
+    }
+    void read_run(const std::shared_ptr<ExtentRun>& run) override {
+        for (PackedObject& packed : run->objects) {
+            const auto& place = packed.place;
+            const auto bytes = run->destination.subspan(place.offset - run->begin, place.stored);
+            for (std::size_t at = 0; at < bytes.size(); ++at) bytes[at] = byte_at(packed.object->path, at);
+            packed.sound = !fails && !damaged.contains(packed.object->path);
+        }
+        {
+            MutexLock lock(mutex_);
+            runs_.push_back(run->objects.size());
+            if (holds) return held_.push_back(run);
+        }
+        end(*run);
+    }
+    void release() {
+        holds = false;
+        std::vector<std::shared_ptr<ExtentRun>> held;
+        {
+            MutexLock lock(mutex_);
+            held.swap(held_);
+        }
+        for (const auto& run : held) end(*run);
+    }
+    /// Numbers of objects.
+    std::vector<std::size_t> runs() {
+        MutexLock lock(mutex_);
+        return runs_;
+    }
+
+  private:
+    void end(ExtentRun& run) const {
+        const auto done = std::move(run.done);
+        done(fails ? Result<void>(fail(EIO, "no")) : Result<void>());
+    }
+
+    std::map<std::string, pack::Place> places_;
+    std::uint64_t end_ = 0;
+    Mutex mutex_;
+    std::vector<std::size_t> runs_ TIERFS_GUARDED_BY(mutex_);
+    std::vector<std::shared_ptr<ExtentRun>> held_ TIERFS_GUARDED_BY(mutex_);
+};
+
 /// Keeps blocks in a map. `hold`: buffers admitted stay held until `write_all`, as a slow writer would.
 class FakeNvme final : public NvmeTier {
   public:
@@ -223,6 +295,34 @@ class FakeNvme final : public NvmeTier {
             held_.push_back({id, offset, std::move(data)});
         } else {
             store(id, offset, *data);
+        }
+    }
+    std::atomic<int> packed_runs{0};
+    void admit_packed(PackedObjects objects, DatasetNumber dataset) override {
+        ++packed_runs;
+        if (keeps_packed) {
+            MutexLock lock(mutex_);
+            return unwritten_.push_back({std::move(objects), dataset});
+        }
+        write_packed(objects, dataset);
+    }
+    /// Objects that came side by side wait, with their memory, until this is over.
+    std::atomic<bool> keeps_packed = false;
+    void write_all_packed() {
+        keeps_packed = false;
+        std::vector<std::pair<PackedObjects, DatasetNumber>> unwritten;
+        {
+            MutexLock lock(mutex_);
+            unwritten.swap(unwritten_);
+        }
+        for (const auto& [objects, dataset] : unwritten) write_packed(objects, dataset);
+    }
+    void write_packed(const PackedObjects& objects, DatasetNumber dataset) {
+        for (const ChunkEntry& entry : objects.entries) {
+            auto one = std::make_shared<HeapBuffer>(entry.stored_length);
+            std::copy_n(objects.data->bytes().begin() + entry.offset, entry.stored_length,
+                        one->writable().begin());
+            admit(entry.id, entry.object_size, 0, BufferPtr(std::move(one)), dataset, Codec::none);
         }
     }
     bool is_compressed(const ContentId&, std::uint64_t) override { return compressed; }
@@ -345,6 +445,7 @@ class FakeNvme final : public NvmeTier {
     }
 
     Mutex mutex_;
+    std::vector<std::pair<PackedObjects, DatasetNumber>> unwritten_ TIERFS_GUARDED_BY(mutex_);
     std::map<ContentId, DatasetNumber> owners_ TIERFS_GUARDED_BY(mutex_);
     std::map<std::pair<ContentId, std::uint64_t>, std::vector<std::byte>> blocks_ TIERFS_GUARDED_BY(mutex_);
     std::deque<Held> held_ TIERFS_GUARDED_BY(mutex_);

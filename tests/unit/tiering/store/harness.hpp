@@ -73,6 +73,7 @@ struct Scene {
     std::function<void(FakeNvme&)> before_open;
     std::vector<std::string> pins;  ///< that an earlier run left
     std::uint64_t pin_limit = 0;
+    std::function<void(FakePack&)> packs;  ///< the origin has a pack, and what is in it
 };
 
 struct Harness {
@@ -91,7 +92,9 @@ struct Harness {
         MemoryPlan plan;
         plan.limit = plan.data = scene.arena;
         plan.ram_tier = scene.ram;
-        auto opened = Store::open(settings, plan, origin, scene.nvme ? &nvme : nullptr, &pins);
+        if (scene.packs) scene.packs(pack);
+        auto opened = Store::open(settings, plan, origin, scene.nvme ? &nvme : nullptr, &pins,
+                                  scene.packs ? &pack : nullptr);
         if (!opened) throw std::runtime_error(opened.error().message);
         store = std::move(*opened);
     }
@@ -133,6 +136,7 @@ struct Harness {
     Settings settings;
     FakeOrigin origin;
     FakeNvme nvme;
+    FakePack pack;
     Pins pins;
     std::unique_ptr<Store> store;
 };

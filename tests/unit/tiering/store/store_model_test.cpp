@@ -91,7 +91,7 @@ class ModelOrigin final : public Origin {
     Result<ListPage> list(const std::string&, const std::string&) override { return fail(ENOENT, "no"); }
     Result<std::string> read_link(const std::string&) override { return fail(ENOENT, "no"); }
     OriginStats stats() const override { return {}; }
-    bool listing_is_cheap() const override { return false; }
+    std::uint64_t stats_worth_listing(const std::string&) const override { return 0; }
 
   private:
     Mutex mutex_;
