@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "config/sync_point.hpp"
+
 namespace tierfs {
 namespace {
 
@@ -28,20 +30,24 @@ Result<NodeView> Asker::view(NodeId node, const NodeRecord& record) {
     return view;
 }
 
+Result<std::optional<Known>> Asker::recorded(NodeId parent, const std::string& name) {
+    if (parent != 0) return table_.name(parent, name);
+    const auto root = table_.node(kRootNode);
+    if (!root) return fail(root.error());
+    return std::optional<Known>(Known{kRootNode, *root});
+}
+
 std::optional<Asker::Answer> Asker::known(NodeId parent, const std::string& name) {
     const std::int64_t now = freshness_.now();
-    std::optional<Known> found;
-    if (parent == 0) {
-        auto root = table_.node(kRootNode);
-        if (!root) return fail(root.error());
-        found = Known{kRootNode, std::move(*root)};
-    } else {
-        auto known = table_.name(parent, name);
-        if (!known) return fail(known.error());
-        found = std::move(*known);
-    }
+    const std::uint64_t before = doubts_committed_;
+    const auto recorded_now = recorded(parent, name);
+    if (!recorded_now) return fail(recorded_now.error());
+    const std::optional<Known>& found = *recorded_now;
+    TIERFS_SYNC_POINT("names.known.found");
     if (found) {
         if (is_distrusted(found->node, *found->record)) return std::nullopt;
+        // The record may be one of before a doubt that is in the index, and no longer in the set, by now.
+        if (doubts_committed_ != before) return known(parent, name);
         auto left = validity_.left(*found->record, found->record->checked_ns);
         if (!left) {
             const auto confirmed = table_.confirmed(*found->record, now);
@@ -240,6 +246,7 @@ void Asker::distrust(NodeId node) {
         if (!canceled) commit_distrust(node);
         MutexLock lock(mutex_);
         distrusted_.erase(node);
+        ++doubts_committed_;  // before the count, which is_distrusted looks at without the mutex
         distrusted_count_ = distrusted_.size();
     });
 }

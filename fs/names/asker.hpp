@@ -83,6 +83,8 @@ class Asker {
     /// The origin cannot be asked: what was fresh once is served a while longer.
     Answer stale(const NameKey& key, const Error& error);
     bool is_listing_worth_it(NodeId directory);
+    /// What the index says of a name; of the root where `parent` is 0.
+    Result<std::optional<Known>> recorded(NodeId parent, const std::string& name);
     void commit_distrust(NodeId node);
     /// Of those of `names` that lead somewhere, where to; in the order of `names`, 0 for the others.
     Result<std::vector<NodeId>> commit_renewal(NodeId directory,
@@ -104,6 +106,7 @@ class Asker {
     std::unordered_map<NodeId, Unanswered> unanswered_ TIERFS_GUARDED_BY(mutex_);
     std::unordered_set<NodeId> distrusted_ TIERFS_GUARDED_BY(mutex_);
     std::atomic<std::size_t> distrusted_count_{0};
+    std::atomic<std::uint64_t> doubts_committed_{0};
 };
 
 }  // namespace tierfs

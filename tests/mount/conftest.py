@@ -221,6 +221,10 @@ class Bucket:
     def put_all(self, objects):
         self.server.put_all(self.name, objects)
 
+    def drop(self):
+        """For tests that would fill the server's disk; of RGW alone."""
+        self.server.drop_bucket(self.name)
+
 
 def fresh_bucket(server):
     server.buckets = getattr(server, "buckets", 0) + 1

@@ -2,10 +2,11 @@
 
 import os
 import random
-import signal
+import shutil
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -13,7 +14,8 @@ from harness import data, processes
 
 pytestmark = pytest.mark.release
 
-ROUNDS = 300 if os.environ.get("TIERFS_TEST_FULL", "") == "1" else 4
+ROUNDS = int(os.environ.get("TIERFS_TEST_KILLS", "300" if os.environ.get("TIERFS_TEST_FULL", "") == "1" else "4"))
+BUCKET_ROUNDS = ROUNDS if "TIERFS_TEST_KILLS" in os.environ else ROUNDS // 2
 
 # Says "NAME OFFSET LENGTH" for each write that returned, "NEW OLD" for each rename, and how it ended.
 WRITER = r"""
@@ -44,10 +46,37 @@ except OSError as error:
 """
 
 
+class Said:
+    """What a writer has said: in a file, so that it never waits for the reader."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def lines(self):
+        """The whole ones."""
+        return [line.split() for line in self.path.read_text().split("\n")[:-1]]
+
+
+@contextmanager
+def writing(script, place, number, folder):
+    """A writer that runs until the mount dies under it. When the block is left it has ended, or the test fails."""
+    said = Said(folder / "said")
+    with open(said.path, "wb") as out, \
+            subprocess.Popen([sys.executable, "-c", script, str(place), str(number)], stdout=out) as writer:
+        try:
+            yield said
+            writer.wait(30 * processes.SLOWNESS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError("the writer hangs") from None
+        finally:
+            writer.kill()
+    assert said.lines()[-1][0] == "ended", said.lines()[-1]
+
+
 def acknowledged(lines):
     """name: bytes, by what the writer was told."""
     files = {}
-    for words in (line.split() for line in lines):
+    for words in lines:
         if words[0] == "wrote":
             files[words[1]] = files.get(words[1], b"") + bytes([int(words[4])]) * int(words[3])
         elif words[0] == "renamed":
@@ -56,20 +85,13 @@ def acknowledged(lines):
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_acknowledged_writes_survive_the_daemon(origin, mount, number):
+def test_acknowledged_writes_survive_the_daemon(origin, mount, folder, number):
     m = mount(origin, {"rw": None})
     supervisor = m.status()["supervisor_pid"]
-    chance = random.Random(number)
-    with subprocess.Popen([sys.executable, "-c", WRITER, str(m.path), str(number)], stdout=subprocess.PIPE, text=True) as writer:
-        time.sleep(0.2 + chance.random())
+    with writing(WRITER, m.path, number, folder) as said:
+        time.sleep(0.2 + random.Random(number).random())
         m.kill_daemon(supervisor)
-        try:
-            said = writer.communicate(timeout=30 * processes.SLOWNESS)[0].splitlines()
-        except subprocess.TimeoutExpired:
-            writer.send_signal(signal.SIGKILL)
-            raise AssertionError("the writer hangs") from None
-    assert said[-1].startswith("ended")
-    files = acknowledged(said[:-1])
+    files = acknowledged(said.lines()[:-1])
     assert files, "nothing was written before the kill"
     processes.wait_until(lambda: not m.mounted(), what="the dead mount is gone")
     m.expect_gone()
@@ -81,6 +103,8 @@ def test_acknowledged_writes_survive_the_daemon(origin, mount, number):
         found = path.read_bytes()
         data.expect_same(found[:len(expected)], expected, name)
         assert len(found) == len(expected) or name.endswith(".tmp"), name
+    m.umount()
+    shutil.rmtree(origin)  # hundreds of rounds share the disk
 
 
 # Says "NAME SIZE BYTE" for each file whose close returned.
@@ -107,27 +131,17 @@ except OSError as error:
 """
 
 
-@pytest.mark.parametrize("number", range(ROUNDS // 2))
-def test_acknowledged_objects_survive_the_daemon(rgw_bucket, mount, number):
+@pytest.mark.parametrize("number", range(BUCKET_ROUNDS))
+def test_acknowledged_objects_survive_the_daemon(rgw_bucket, mount, folder, number):
     """What close returned for is at the bucket whole; what was being written is there whole or not at all."""
     m = mount(rgw_bucket.source(), rgw_bucket.options({"rw": None}), env=rgw_bucket.env)
     supervisor = m.status()["supervisor_pid"]
-    with subprocess.Popen([sys.executable, "-c", WRITER_OF_BUCKETS, str(m.path), str(number)], stdout=subprocess.PIPE,
-                          text=True) as writer:
-        said = []
-        while not said or said[-1].startswith("begun"):
-            said.append(writer.stdout.readline())
+    with writing(WRITER_OF_BUCKETS, m.path, number, folder) as said:
+        processes.wait_until(lambda: any(line[0] == "closed" for line in said.lines()), what="the first file is written")
         time.sleep(2 * random.Random(number).random())
         m.kill_daemon(supervisor)
-        try:
-            said = [line.split() for line in said + writer.communicate(timeout=30 * processes.SLOWNESS)[0].splitlines()]
-        except subprocess.TimeoutExpired:
-            writer.send_signal(signal.SIGKILL)
-            raise AssertionError("the writer hangs") from None
-    assert said[-1][0] == "ended"
-    closed = {name: (int(size), int(byte)) for kind, name, size, byte in (line for line in said if len(line) == 4)
-              if kind == "closed"}
-    begun = {name: (int(size), int(byte)) for kind, name, size, byte in (line for line in said if len(line) == 4)}
+    closed = {line[1]: (int(line[2]), int(line[3])) for line in said.lines() if line[0] == "closed"}
+    begun = {line[1]: (int(line[2]), int(line[3])) for line in said.lines() if line[0] == "begun"}
     assert closed, "nothing was written before the kill"
     processes.wait_until(lambda: not m.mounted(), what="the dead mount is gone")
     m.expect_gone()
@@ -139,3 +153,5 @@ def test_acknowledged_objects_survive_the_daemon(rgw_bucket, mount, number):
     for name in sizes:
         size, byte = begun[name]
         data.expect_same((m.path / name).read_bytes(), bytes([byte]) * size, name)
+    m.umount()
+    rgw_bucket.drop()

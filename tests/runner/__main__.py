@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 
+import clock
 import command
 from ahead import Ahead
 from kinds import Build
@@ -32,6 +33,8 @@ def arguments():
     parser.add_argument("--filter", default="", metavar="PATTERN",
                         help="suites whose name contains PATTERN; if there is none, the tests whose name does")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, metavar="N", help="compile jobs")
+    parser.add_argument("--within", type=float, metavar="MINUTES",
+                        help="skip, and say so, what has not begun by then; an end of some minutes more is to be expected")
     parser.add_argument("--list", action="store_true", help="names and budgets of the suites")
     return parser.parse_args()
 
@@ -72,6 +75,7 @@ def main():
         for suite in suites:
             print(f"{suite.name:16} {suite.budget:5} s  {suite.what}")
         return 0
+    clock.end_after(options.within)
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
     signal.signal(signal.SIGHUP, interrupt)

@@ -1,12 +1,16 @@
-"""The kinds of suites: a build, checks of the sources, unit tests, mount tests. Each has a time budget: generous, for
-machines differ by two, and a suite that needs more than 1.5 times of it fails."""
+"""The kinds of suites: a build, checks of the sources, unit tests, mount tests. Each has a time budget; a suite that needs
+more than 1.5 times of it, on a machine as fast as the one that it was measured on, fails."""
 
 import os
+import queue
 import re
+import subprocess
+import threading
 import time
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
+import clock
 import command
 from results import say
 
@@ -19,35 +23,49 @@ class Suite:
 
     needs = ()
     lane = None  # suites that follow each other in the plan and have lanes run beside each other, one of each lane at a time
+    least = 0.2  # of the budget: with less time left in the run the suite is not begun
 
     def __init__(self, name, budget, what):
         self.name, self.budget, self.what = name, budget, what
+        self.pace = 1.0
 
     def run(self, results, failed_builds, root):
-        started = time.monotonic()
-        say(f"{self.name}: {self.what}, budget {self.budget} s")
+        self.pace = clock.pace()
+        slow = f", {self.pace:.1f} times as slow a machine" if self.pace >= 1.2 else ""
+        say(f"{self.name}: {self.what}, budget {self.budget} s{slow}")
         lacking = [build for build in self.needs if build in failed_builds]
         if lacking:
             results.add(self.name, "all", "failed", f"not run: the {lacking[0]} build failed")
             return
+        if not clock.has(self.budget * self.pace * self.least):
+            results.add(self.name, "all", "skipped", "no time left in this run (tests/run --within)")
+            return
+        started = time.monotonic()
         self.folder = Path(root) / self.name
         self.folder.mkdir()
         self.execute(results, failed_builds)
         seconds = time.monotonic() - started
-        if seconds > self.budget * OVERDRAFT:
+        if seconds > self.allowed():
+            self.pace = max(self.pace, clock.pace())
+        if seconds > self.allowed():
             results.add(self.name, "time budget", "failed",
-                        f"took {seconds:.0f} s, more than {OVERDRAFT} times its budget of {self.budget} s")
+                        f"took {seconds:.0f} s, more than {OVERDRAFT} times its budget of {self.budget} s on a machine "
+                        f"{self.pace:.1f} times as slow as the one that it was measured on")
         say(f"{self.name}: {results.summary(self.name)} in {seconds:.0f} s of {self.budget} s")
 
     def in_lane(self, lane):
         self.lane = lane
         return self
 
+    def allowed(self):
+        return self.budget * OVERDRAFT * self.pace
+
     def limit(self):
-        return self.budget * OVERDRAFT + 5
+        """Seconds after which it is stopped: more than are allowed, since the machine may become slower."""
+        return self.allowed() * 2
 
     def call(self, words, **options):
-        log = self.folder / "output"
+        log = self.folder / options.pop("log", "output")
         return command.run([str(word) for word in words], log, options.pop("limit", self.limit()), **options)
 
 
@@ -60,6 +78,8 @@ def build_environment():
 
 
 class Build(Suite):
+    least = 0.5  # a part of it serves nobody, but most may be built already
+
     def __init__(self, preset, targets, budget, jobs):
         super().__init__(f"build-{preset}", budget, f"cmake --preset {preset}")
         self.preset, self.targets, self.jobs = preset, targets, jobs
@@ -87,6 +107,11 @@ class Build(Suite):
     def known_targets(self, folder):
         listed = self.call(["ninja", "-C", folder, "-t", "targets", "all"]).text
         return {line.split(":")[0] for line in listed.splitlines()}
+
+
+def head():
+    """The commit, which decides what samples consist of."""
+    return subprocess.run(["git", "-C", TOP, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
 
 
 def sources(suffixes):
@@ -120,29 +145,68 @@ class Mutations(Suite):
 
 
 class Unit(Suite):
-    """GoogleTest. A test that crashes the program counts as failed, and the ones after it still run."""
+    """GoogleTest, in several processes. A test that crashes the program counts as failed, and the ones after it still
+    run."""
 
-    def __init__(self, preset, budget, pattern, env, full):
+    PARTS = 12  # more than there are processes, so that none waits long for the last
+    CRASHES = 20  # as many as we go on after in one part
+
+    def __init__(self, preset, budget, pattern, env, full, jobs):
         super().__init__(f"unit-{preset}", budget, f"unit tests of the {preset} build")
-        self.preset, self.pattern, self.needs = preset, pattern, (preset,)
+        self.preset, self.pattern, self.needs, self.jobs = preset, pattern, (preset,), jobs
         self.env = {**env, "TIERFS_TEST_FULL": "1"} if full else env
 
     def execute(self, results, failed_builds):
-        build = TOP / "build" / self.preset
-        program = build / "unit_tests"
-        if not program.exists():
+        if not self.program().exists():
             say(f"{self.name}: there are no unit tests")
             return
+        waiting = queue.SimpleQueue()
+        for number, suites in enumerate(self.parts(results)):
+            waiting.put((number, suites))
         end = time.monotonic() + self.limit()
+
+        def work():
+            while True:
+                try:
+                    number, suites = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                if clock.has(0):
+                    self.run_part(number, suites, results, end)
+                else:
+                    results.add(self.name, ", ".join(suites), "skipped", "no time left in this run (tests/run --within)")
+
+        threads = [threading.Thread(target=work) for _ in range(self.jobs)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def program(self):
+        return TOP / "build" / self.preset / "unit_tests"
+
+    def parts(self, results):
+        """Lists of test suites."""
+        chosen = f"*{self.pattern}*" if self.pattern else "*"
+        listed = self.call([self.program(), "--gtest_list_tests", f"--gtest_filter={chosen}"], limit=60)
+        suites = re.findall(r"^(\S+)\.(?: .*)?$", listed.text, re.M)
+        if listed.status != 0:
+            results.add(self.name, "list of tests", "failed", listed.text)
+        return [part for part in (suites[number::self.PARTS] for number in range(self.PARTS)) if part]
+
+    def run_part(self, number, suites, results, end):
+        chosen = ":".join(f"{suite}.*{self.pattern}*" if self.pattern and self.pattern not in suite else f"{suite}.*"
+                          for suite in suites)
+        scratch = self.folder / f"part{number}"
+        scratch.mkdir()
         done = {}
-        for _ in range(20):  # as many crashes as we go on after
-            env = {**os.environ, **self.env, "TMPDIR": str(self.folder)}
-            chosen = f"*{self.pattern}*" if self.pattern else "*"
+        for _ in range(self.CRASHES):
             without = ":".join(done)
             # In the build folder, since with ccache __FILE__ is relative to it, and tests find their files by that.
-            outcome = self.call([program, "--gtest_color=no"], cwd=build, grace=5,
-                                limit=max(end - time.monotonic(), 1),
-                                env={**env, "GTEST_FILTER": chosen + (f"-{without}" if without else "")})
+            outcome = self.call([self.program(), "--gtest_color=no"], cwd=self.program().parent, grace=5,
+                                log=f"output{number}", limit=max(end - time.monotonic(), 1),
+                                env={**os.environ, **self.env, "TMPDIR": str(scratch),
+                                     "GTEST_FILTER": chosen + (f"-{without}" if without else "")})
             fresh = parse_gtest(outcome)
             done.update(fresh)
             if outcome.status == 0 or outcome.status is None or not any(kind == "crashed" for kind, _ in fresh.values()):
@@ -151,7 +215,7 @@ class Unit(Suite):
             results.add(self.name, name, "failed" if kind == "crashed" else kind, text)
         failed = any(kind in ("failed", "crashed") for kind, _ in done.values())
         if outcome.status != 0 and not failed:
-            results.add(self.name, "program", "failed", f"exit status {outcome.status}\n{outcome.text}")
+            results.add(self.name, f"program, part {number}", "failed", f"exit status {outcome.status}\n{outcome.text}")
 
 
 def parse_gtest(outcome):
@@ -182,6 +246,12 @@ class Mounts(Suite):
         self.preset, self.pattern, self.marks, self.needs = preset, pattern, marks, (preset,)
         self.slowness, self.full = slowness, full
         self.tests = TOP / "tests/mount"
+        self.one_in = 1
+
+    def sample(self, one_in):
+        """Of the tests one in so many, others for each commit."""
+        self.one_in = one_in
+        return self
 
     def execute(self, results, failed_builds):
         program = TOP / "build" / self.preset / self.program
@@ -189,7 +259,7 @@ class Mounts(Suite):
             results.add(self.name, "all", "failed", f"there is no {program}")
             return
         report = self.folder / "report.xml"
-        words = ["/usr/bin/python3", "-m", "pytest", "-v", "-ra", "--tb=short", f"--junit-xml={report}",
+        words = ["/usr/bin/python3", "-m", "pytest", "-v", "-ra", "--tb=short", "-p", "choice", f"--junit-xml={report}",
                  "-o", "junit_logging=all", "-o", "junit_family=xunit2"]
         if self.marks:
             words += ["-m", self.marks]
@@ -205,9 +275,13 @@ class Mounts(Suite):
         self.say_slowest(report)
 
     def environment(self, program):
-        env = {**os.environ, "TIERFS_TEST_BINARY": str(program), "TIERFS_TEST_SLOWNESS": str(self.slowness),
+        env = {**os.environ, "TIERFS_TEST_BINARY": str(program),
+               "TIERFS_TEST_SLOWNESS": f"{self.slowness * self.pace:.2g}",
                "TIERFS_TEST_IOBENCH": str(program.with_name("iobench")),
-               "TIERFS_TEST_BUILD": self.preset, "PYTHONDONTWRITEBYTECODE": "1"}
+               "TIERFS_TEST_BUILD": self.preset, "PYTHONDONTWRITEBYTECODE": "1",
+               "PYTHONPATH": str(Path(__file__).parent), "TIERFS_TEST_END": str(clock.end() or "")}
+        if self.one_in > 1 and not self.full:
+            env["TIERFS_TEST_SAMPLE"] = f"{self.one_in}:{head()}"
         if self.full:
             env["TIERFS_TEST_FULL"] = "1"
         return env

@@ -32,7 +32,8 @@ wait_for() {
 
 write_configuration() {
     # Not obvious, and each costs hours: v2 messages only work without cephx when the client mode is crc; beast needs
-    # tcp_nodelay or each answer waits for a delayed ACK; one replica must be allowed explicitly.
+    # tcp_nodelay or each answer waits for a delayed ACK; one replica must be allowed explicitly. Garbage is collected
+    # after a minute, not after two hours: tests that write for hours would fill the disk.
     cat >"$folder/ceph.conf" <<CONF
 [global]
 fsid = $(cat /proc/sys/kernel/random/uuid)
@@ -86,6 +87,9 @@ rgw_enable_usage_log = false
 rgw_enable_ops_log = false
 rgw_override_bucket_index_max_shards = 4
 rgw_dns_name = localhost
+rgw_gc_obj_min_wait = 60
+rgw_gc_processor_period = 60
+rgw_gc_processor_max_time = 60
 debug_rgw = 0/0
 CONF
 }

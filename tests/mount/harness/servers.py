@@ -82,6 +82,9 @@ class NginxS3(Shaped):
         self.control(rescan=1)
 
     def drop_bucket(self, bucket):
+        """With what it holds, uploads that nobody completes included."""
+        for upload in self.client.list_multipart_uploads(Bucket=bucket).get("Uploads", []):
+            self.client.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
         shutil.rmtree(self.data / bucket, ignore_errors=True)
         self.control(rescan=1)
 
@@ -130,6 +133,9 @@ class Rgw(Shaped):
         self.client.delete_object(Bucket=bucket, Key=key)
 
     def drop_bucket(self, bucket):
+        """With what it holds, uploads that nobody completes included."""
+        for upload in self.client.list_multipart_uploads(Bucket=bucket).get("Uploads", []):
+            self.client.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
         for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
             keys = [{"Key": entry["Key"]} for entry in page.get("Contents", [])]
             if keys:

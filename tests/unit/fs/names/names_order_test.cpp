@@ -59,6 +59,20 @@ TEST_F(NamesOrder, BetweenIndexAndCachesEveryAnswerIsWhole) {
     EXPECT_FALSE(table.is_current(100, record("f", "v1")).value());
 }
 
+TEST_F(NamesOrder, ADoubtThatIsRecordedWhileALookUpHasTheOldRecordCounts) {
+    origin_->put("d/x", "v");
+    workers_ = 1;  // an answer tells that what was posted before is done
+    open();
+    const NodeId d = find(kRootNode, "d").node;
+    origin_->remove("d");
+    Script script;
+    script.once("names.known.found", [&] {
+        names_->version_gone(d);
+        EXPECT_EQ(code(lookup(kRootNode, "x")), ENOENT);
+    });
+    EXPECT_EQ(code(lookup(kRootNode, "d")), ENOENT);
+}
+
 TEST_F(NamesOrder, WhoIsToldToForgetANameFindsTheNewOne) {
     origin_->put("f", "v1");
     open();
