@@ -70,14 +70,14 @@ MUTATIONS = [
     Mutation(
         "record-before-data", "the order of writes: the L records are committed before the chunk is written",
         "tiering/nvme/packer.cpp",
-        "    return active_->handle->file.write(bytes, active_->end);\n",
+        "    const DiskFile& file = active_->handle->file;\n",
         "    auto early = core_.index.batch();\n"
-        "    for (const ChunkEntry& entry : chunk_.table().entries) {\n"
+        "    for (const ChunkEntry& entry : chunk.table->entries) {\n"
         "        early->put_location(entry.id, Location::of_entry(core_.device_id, active_->number,\n"
-        "                                                          chunk_.table(), entry).encode());\n"
+        "                                                          *chunk.table, entry).encode());\n"
         "    }\n"
-        "    (void)core_.commit(std::move(early));\n"
-        "    return active_->handle->file.write(bytes, active_->end);\n",
+        "    (void)core_.index.commit(std::move(early));\n"
+        "    const DiskFile& file = active_->handle->file;\n",
         "NvmeOrder.*"),
     Mutation(
         "moved-unverified", "what moves from an extent that goes is copied although its checksum is wrong",
