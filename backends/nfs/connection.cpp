@@ -34,7 +34,7 @@ void Counters::sent(const Procedure& procedure) {
         ++get;
     } else if (procedure == kGetattr || procedure == kLookup) {
         ++head;
-    } else if (procedure == kReaddirplus) {
+    } else if (procedure == kReaddirplus || procedure == kReaddir) {
         ++list;
     } else if (procedure == kWrite || procedure == kCreate) {
         ++put;

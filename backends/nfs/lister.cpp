@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/nfs/waiting.hpp"
+#include "config/log.hpp"
 
 namespace tierfs::nfs {
 namespace {
@@ -10,10 +11,13 @@ namespace {
 constexpr std::size_t kNamesPerPage = 4096, kKeptListings = 8;
 constexpr std::uint32_t kReplyBytes = 256 << 10, kNameBytes = 64 << 10;
 constexpr unsigned kMostAttempts = 3;
+/// LOOKUPs at a time for the names of one directory.
+constexpr std::size_t kLookUps = 256;
 
-bool is_name(const std::string& name) {
-    return !name.empty() && name.size() <= 255 && name.find('/') == std::string::npos &&
-           name.find('\0') == std::string::npos;
+/// "." and "..", and what no name can be.
+bool is_left_out(const std::string& name) {
+    return name.empty() || name == "." || name == ".." || name.size() > 255 ||
+           name.find_first_of(std::string_view("/\0", 2)) != std::string::npos;
 }
 
 DirectoryEntry to_entry(std::string name, FileAttributes3 file) {
@@ -104,9 +108,7 @@ Result<Lister::Listing> Lister::read_once(const std::string& path, const Handle&
             return fail(EIO, "directory '" + path + "': the server sends a page that leads no further");
         verifier = page->verifier;
         if (!page->entries.empty()) cookie = page->entries.back().cookie;
-        for (auto& entry : page->entries) {
-            if (auto added = add(listing, std::move(entry)); !added) return fail(added.error());
-        }
+        if (auto added = add_all(listing, std::move(page->entries)); !added) return fail(added.error());
     }
     std::sort(listing.names.begin(), listing.names.end(),
               [](const Name& a, const Name& b) { return a.name < b.name; });
@@ -119,44 +121,69 @@ Result<Lister::Listing> Lister::read_once(const std::string& path, const Handle&
 
 Result<ReaddirplusReply> Lister::read_page(const std::string& path, const Handle& directory,
                                            std::uint64_t cookie, const std::string& verifier) {
+    const bool alone = names_alone_;
     Call call;
-    call.procedure = kReaddirplus;
-    call.arguments = readdirplus_arguments(directory, cookie, verifier, kNameBytes, kReplyBytes);
+    call.procedure = alone ? kReaddir : kReaddirplus;
+    call.arguments = alone ? readdir_arguments(directory, cookie, verifier, kNameBytes)
+                           : readdirplus_arguments(directory, cookie, verifier, kNameBytes, kReplyBytes);
     call.deadline = deadline();
-    const std::string what = "READDIRPLUS of '" + path + "'";
-    auto page = ask(client_, std::move(call), what, read_readdirplus);
+    const std::string what = std::string(alone ? "READDIR" : "READDIRPLUS") + " of '" + path + "'";
+    auto page = ask(client_, std::move(call), what, alone ? read_readdir : read_readdirplus);
     if (!page || page->status == kOk) return page;
+    if (page->status == kNotSupported && !alone) {
+        if (!names_alone_.exchange(true)) {
+            log::info("nfs: the server has no READDIRPLUS: names come by READDIR, with a LOOKUP for each");
+        }
+        return read_page(path, directory, cookie, verifier);
+    }
     const auto problem = what + ": " + status_name(page->status);
     if (page->status == kBadCookie || page->status == kNotSync) return fail(ESTALE, problem);
     return fail(to_errno(page->status), problem);
 }
 
-Result<void> Lister::add(Listing& listing, DirectoryEntry3 entry) {
+std::vector<Result<Found>> Lister::look_up(const Listing& listing, std::span<const DirectoryEntry3> entries) {
+    std::vector<Answer<Found>> answers(entries.size());
+    const auto until = deadline();
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        if (entries[i].status || is_left_out(entries[i].name)) continue;
+        const auto path = listing.path.empty() ? entries[i].name : listing.path + "/" + entries[i].name;
+        resolver_.look_up(path, {until, Priority::demand},
+                          [answer = answers[i]](Result<Found> found) { answer.give(std::move(found)); });
+    }
+    std::vector<Result<Found>> found;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        const bool is_asked = !entries[i].status && !is_left_out(entries[i].name);
+        found.push_back(is_asked ? answers[i].wait(until) : Result<Found>(Found{}));
+    }
+    return found;
+}
+
+Result<void> Lister::add_all(Listing& listing, std::vector<DirectoryEntry3> entries) {
+    for (std::size_t begin = 0; begin < entries.size(); begin += kLookUps) {
+        const auto some = std::span(entries).subspan(begin, std::min(kLookUps, entries.size() - begin));
+        const auto found = look_up(listing, some);
+        for (std::size_t i = 0; i < some.size(); ++i) {
+            if (auto added = add(listing, std::move(some[i]), found[i]); !added) return added;
+        }
+    }
+    return {};
+}
+
+Result<void> Lister::add(Listing& listing, DirectoryEntry3 entry, const Result<Found>& found) {
     // Those that are left out count, too: else a server might go on for ever.
     listing.bytes += sizeof(Name) + entry.name.size();
     if (listing.bytes > most_bytes_)
         return fail(EFBIG, "directory '" + listing.path + "' has too many names for memory.limit; raise it");
     if (entry.name == "." || entry.name == "..") return {};
-    if (!is_name(entry.name)) {
+    if (is_left_out(entry.name)) {
         ++listing.hidden["impossible name"];
         return {};
     }
     const auto path = listing.path.empty() ? entry.name : listing.path + "/" + entry.name;
-    std::optional<FileAttributes3> file;
-    if (!entry.status) {  // the server may leave them out
-        const Answer<Found> answer;
-        const auto until = deadline();
-        resolver_.look_up(path, {until, Priority::demand},
-                          [answer](Result<Found> found) { answer.give(std::move(found)); });
-        auto found = answer.wait(until);
-        if (!found && found.error().code == ENOENT) return {};
-        if (!found) return fail(found.error());
-        if (!found->attributes) return fail(EIO, "the server tells no attributes of '" + path + "'");
-        file = std::move(found->attributes);
-    } else {
-        file = to_attributes(*entry.status);
-        if (!entry.handle.empty()) handles_.put(path, entry.handle);
-    }
+    if (!found) return found.error().code == ENOENT ? Result<void>() : fail(found.error());
+    std::optional<FileAttributes3> file = entry.status ? to_attributes(*entry.status) : found->attributes;
+    if (!file) return fail(EIO, "the server tells no attributes of '" + path + "'");
+    if (!entry.handle.empty()) handles_.put(path, entry.handle);
     if (file->is_special) {
         ++listing.hidden["socket, pipe or device"];
         return {};

@@ -21,6 +21,26 @@ timespec read_time(XdrReader& in) {
     return {static_cast<time_t>(seconds), static_cast<long>(in.u32())};
 }
 
+ReaddirplusReply read_names(XdrReader& in, bool with_attributes) {
+    ReaddirplusReply reply;
+    reply.status = in.u32();
+    read_post_attributes(in);
+    if (reply.status != kOk) return reply;
+    reply.verifier = in.fixed(8);
+    while (in.flag()) {
+        DirectoryEntry3 entry;
+        entry.file_id = in.u64();
+        entry.name = in.opaque(kLongestName);
+        entry.cookie = in.u64();
+        if (with_attributes && in.flag()) entry.status = read_stat(in);
+        if (with_attributes && in.flag()) entry.handle = in.opaque(kLongestHandle);
+        if (!in.ok()) break;
+        reply.entries.push_back(std::move(entry));
+    }
+    reply.at_end = in.flag();
+    return reply;
+}
+
 }  // namespace
 
 int to_errno(std::uint32_t status) {
@@ -150,6 +170,16 @@ std::string readdirplus_arguments(std::string_view directory, std::uint64_t cook
     out.u64(cookie);
     out.fixed(verifier);
     out.u32(names);
+    out.u32(bytes);
+    return out.take();
+}
+
+std::string readdir_arguments(std::string_view directory, std::uint64_t cookie, std::string_view verifier,
+                              std::uint32_t bytes) {
+    XdrWriter out;
+    out.opaque(directory);
+    out.u64(cookie);
+    out.fixed(verifier);
     out.u32(bytes);
     return out.take();
 }
@@ -294,23 +324,11 @@ ReadlinkReply read_readlink(XdrReader& in) {
 }
 
 ReaddirplusReply read_readdirplus(XdrReader& in) {
-    ReaddirplusReply reply;
-    reply.status = in.u32();
-    read_post_attributes(in);
-    if (reply.status != kOk) return reply;
-    reply.verifier = in.fixed(8);
-    while (in.flag()) {
-        DirectoryEntry3 entry;
-        entry.file_id = in.u64();
-        entry.name = in.opaque(kLongestName);
-        entry.cookie = in.u64();
-        if (in.flag()) entry.status = read_stat(in);
-        if (in.flag()) entry.handle = in.opaque(kLongestHandle);
-        if (!in.ok()) break;
-        reply.entries.push_back(std::move(entry));
-    }
-    reply.at_end = in.flag();
-    return reply;
+    return read_names(in, true);
+}
+
+ReaddirplusReply read_readdir(XdrReader& in) {
+    return read_names(in, false);
 }
 
 FsinfoReply read_fsinfo(XdrReader& in) {

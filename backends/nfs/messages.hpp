@@ -29,8 +29,8 @@ inline constexpr Procedure kGetattr{kNfsProgram, 3, 1}, kSetattr{kNfsProgram, 3,
     kWrite{kNfsProgram, 3, 7}, kCreate{kNfsProgram, 3, 8}, kMkdir{kNfsProgram, 3, 9},
     kSymlink{kNfsProgram, 3, 10}, kMknod{kNfsProgram, 3, 11}, kRemove{kNfsProgram, 3, 12},
     kRmdir{kNfsProgram, 3, 13}, kRename{kNfsProgram, 3, 14}, kLink{kNfsProgram, 3, 15},
-    kReaddirplus{kNfsProgram, 3, 17}, kFsstat{kNfsProgram, 3, 18}, kFsinfo{kNfsProgram, 3, 19},
-    kCommit{kNfsProgram, 3, 21};
+    kReaddir{kNfsProgram, 3, 16}, kReaddirplus{kNfsProgram, 3, 17}, kFsstat{kNfsProgram, 3, 18},
+    kFsinfo{kNfsProgram, 3, 19}, kCommit{kNfsProgram, 3, 21};
 inline constexpr Procedure kMnt{kMountProgram, 3, 1}, kExport{kMountProgram, 3, 5};
 inline constexpr Procedure kGetport{kPortmapProgram, 2, 3};
 
@@ -85,6 +85,8 @@ std::string lookup_arguments(std::string_view directory, std::string_view name);
 std::string read_arguments(std::string_view handle, std::uint64_t offset, std::uint32_t count);
 std::string readdirplus_arguments(std::string_view directory, std::uint64_t cookie, std::string_view verifier,
                                   std::uint32_t names, std::uint32_t bytes);
+std::string readdir_arguments(std::string_view directory, std::uint64_t cookie, std::string_view verifier,
+                              std::uint32_t bytes);
 
 // -- replies
 // ----------------------------------------------------------------------------------------------------
@@ -160,6 +162,8 @@ struct ReaddirplusReply {
     bool at_end = false;
 };
 ReaddirplusReply read_readdirplus(XdrReader& in);
+/// READDIR brings names alone: neither `status` nor `handle`.
+ReaddirplusReply read_readdir(XdrReader& in);
 
 struct FsinfoReply {
     std::uint32_t status = 0;

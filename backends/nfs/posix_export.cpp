@@ -11,6 +11,9 @@
 namespace tierfs::nfs {
 namespace {
 
+/// Of a page of a directory: names alone, and everything.
+constexpr std::uint32_t kPageNames = 16 << 10, kPageBytes = 128 << 10;
+
 class Node final : public PosixNode {
   public:
     explicit Node(Handle handle) : handle_(std::move(handle)) {}
@@ -290,6 +293,20 @@ Result<PosixFilePtr> PosixExport::open(const PosixNode& node, int flags) {
 void PosixExport::closed(const Handle& handle) {
     const auto hidden = open_files_.close(handle);
     if (hidden) (void)act(call(kRemove, name_arguments(hidden->directory, hidden->name)), "REMOVE");
+}
+
+Result<PosixExport::Asked<ReaddirplusReply>> PosixExport::read_names(const Handle& directory,
+                                                                     std::uint64_t after,
+                                                                     const std::string& verifier) {
+    if (!names_alone_) {
+        auto asked =
+            ask(call(kReaddirplus, readdirplus_arguments(directory, after, verifier, kPageNames, kPageBytes)),
+                "READDIRPLUS", read_readdirplus);
+        if (!asked || asked->reply.status != kNotSupported) return asked;
+        names_alone_ = true;
+    }
+    return ask(call(kReaddir, readdir_arguments(directory, after, verifier, kPageNames)), "READDIR",
+               read_readdir);
 }
 
 Result<PosixDirectoryPtr> PosixExport::open_directory(const PosixNode& node) {

@@ -1,6 +1,7 @@
 // An export of an NFS server as PosixOrigin.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <optional>
@@ -145,6 +146,9 @@ class PosixExport final : public PosixOrigin {
     /// Before bytes of a file that is open change. The server does it for writers that are not root, and the
     /// mount writes as nfs.uid whoever its writer is.
     Result<void> clear_set_id(const Handle& handle);
+    /// A page of a directory: by READDIRPLUS; from a server without it names alone, by READDIR.
+    Result<Asked<ReaddirplusReply>> read_names(const Handle& directory, std::uint64_t after,
+                                               const std::string& verifier);
     void closed(const Handle& handle);
     [[nodiscard]] Client& client() { return client_; }
     [[nodiscard]] std::size_t read_size() const { return root_.read_size(); }
@@ -184,6 +188,7 @@ class PosixExport final : public PosixOrigin {
     const std::uint32_t uid_;
     const std::chrono::milliseconds deadline_;
     const PosixNodePtr root_node_;
+    std::atomic<bool> names_alone_ = false;  ///< the server has no READDIRPLUS
     WriteBudget budget_;
     OpenFiles open_files_;
 };

@@ -10,8 +10,6 @@
 namespace tierfs::nfs {
 namespace {
 
-/// Of READDIRPLUS: names alone, and everything.
-constexpr std::uint32_t kPageNames = 16 << 10, kPageBytes = 128 << 10;
 constexpr unsigned kMostEmptyPages = 1000;  ///< in a row, without one name that can be
 
 }  // namespace
@@ -129,9 +127,7 @@ Result<void> PosixExportDirectory::fetch(std::uint64_t after) {
     bool again = false;
     for (unsigned pages = 0; pages < kMostEmptyPages; ++pages) {
         if (after == 0) verifier_.assign(8, '\0');
-        auto asked = origin_.ask(origin_.call(kReaddirplus, readdirplus_arguments(handle_, after, verifier_,
-                                                                                  kPageNames, kPageBytes)),
-                                 "READDIRPLUS", read_readdirplus);
+        auto asked = origin_.read_names(handle_, after, verifier_);
         if (!asked) return fail(std::move(asked.error()));
         auto& reply = asked->reply;
         if (reply.status == kBadCookie && !again) {  // it has changed: from the same place without a verifier
@@ -140,7 +136,7 @@ Result<void> PosixExportDirectory::fetch(std::uint64_t after) {
             continue;
         }
         if (reply.status != kOk)
-            return fail(to_errno(reply.status), "READDIRPLUS: " + status_name(reply.status));
+            return fail(to_errno(reply.status), "directory: " + status_name(reply.status));
         verifier_ = std::move(reply.verifier);
         page_.assign(std::make_move_iterator(reply.entries.begin()),
                      std::make_move_iterator(reply.entries.end()));
@@ -154,7 +150,7 @@ Result<void> PosixExportDirectory::fetch(std::uint64_t after) {
         if (!page_.empty() || is_last_) return {};
         after = reply.entries.back().cookie;
     }
-    return fail(EIO, "READDIRPLUS: the server sends no names");
+    return fail(EIO, "directory: the server sends no names");
 }
 
 }  // namespace tierfs::nfs

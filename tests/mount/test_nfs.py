@@ -368,6 +368,23 @@ def test_connections_cut_within_replies(exported, relay, mount):
     assert status["retries"] > 0 and status["errors"] == 0
 
 
+READDIRPLUS = 17
+
+
+@pytest.mark.parametrize("options", [{}, {"rw": None}], ids=["read-only", "rw"])
+def test_server_without_readdirplus(exported, relay, mount, options):
+    """READDIRPLUS is optional: names come by READDIR then, and what they are by LOOKUP. It is asked for once."""
+    files = data.make_files(exported.path, 700, 100, fan=2)
+    (exported.path / "link").symlink_to("d00")
+    os.mkfifo(exported.path / "pipe")
+    relay.lacking, relay.heard = (READDIRPLUS,), []
+    m = mount(exported.url(port=relay.port), {"metadata.ttl": "1h", **options})
+    expected = data.names(exported.path)
+    assert data.names(m.path) == [name for name in expected if options or name != b"pipe"]
+    data.expect_files(m.path, files)
+    assert sum(call[0] == READDIRPLUS for call in relay.heard) == 1
+
+
 def word(record, at, value):
     """The record with another word at the byte `at`."""
     return record[:at] + struct.pack(">I", value) + record[at + 4:] if len(record) >= at + 4 else record

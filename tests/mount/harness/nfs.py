@@ -64,14 +64,18 @@ class Ganesha:
         return f"nfs://{self.address}/{export}{'/' if path else ''}{path}?{words}"
 
 
+NOT_SUPPORTED = 10004
+
+
 class Relay:
     """Between client and server. `spoil` is called with the number (from 0) of each record of replies, without its mark,
     and returns what is passed on instead, or None: the connection ends after half of the record. heard: a list that
-    gets (procedure, uid, gid, further groups) of each NFS call, or None."""
+    gets (procedure, uid, gid, further groups) of each NFS call, or None. lacking: procedures that are answered with
+    NFS3ERR_NOTSUPP."""
 
     def __init__(self, upstream, spoil=None):
         self.upstream, self.spoil = upstream, spoil
-        self.records, self.heard = 0, None
+        self.records, self.heard, self.lacking, self._unanswered = 0, None, (), set()
         self._lock, self._open = threading.Lock(), set()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self._listener.getsockname()[1]
@@ -125,6 +129,8 @@ class Relay:
                 heard = self.heard
                 if heard is not None:
                     heard.append(_caller(record))
+                if _caller(record)[0] in self.lacking:
+                    self._unanswered.add(record[:4])
                 server.sendall(mark + record)
         with contextlib.suppress(OSError):
             server.shutdown(socket.SHUT_RDWR)
@@ -138,6 +144,8 @@ class Relay:
                 record += _exactly(server, mark & 0x7FFFFFFF)
             with self._lock:
                 number, self.records = self.records, self.records + 1
+            if record[:4] in self._unanswered:  # accepted, no verifier, success; the status, no attributes
+                record = struct.pack(">4sIIIIIII", record[:4], 1, 0, 0, 0, 0, NOT_SUPPORTED, 0)
             spoilt = self.spoil(number, record) if self.spoil else record
             if spoilt is None:
                 client.sendall(struct.pack(">I", 0x80000000 | len(record)) + record[:len(record) // 2])
