@@ -13,6 +13,7 @@
 #include "backends/disk/aligned_buffer.hpp"
 #include "backends/upload_name.hpp"
 #include "config/fault_point.hpp"
+#include "config/sync_point.hpp"
 
 namespace tierfs {
 namespace {
@@ -234,6 +235,7 @@ Result<Written> DirectoryWriter::complete(const Upload& upload, std::span<const 
                                         : (::fchmod(file->get(), usual.mode) == 0 ? 0 : errno);
     if (code != 0) return error(code, upload.path, "set attributes");
     if (const int failed = sync(file->get()); failed != 0) return error(failed, upload.path, "fsync");
+    TIERFS_SYNC_POINT("dir.put.written");
     if (auto renamed = rename_into_place(directory->get(), upload, options); !renamed)
         return fail(renamed.error());
     if (const int failed = sync(directory->get()); failed != 0)

@@ -39,6 +39,8 @@ Result<std::map<std::string, std::uint64_t>> files_in(Origin& dest, const std::s
     return files;
 }
 
+constexpr unsigned kMostAttempts = 8;
+
 /// Names that only packs have. DEST may hold other things.
 bool is_ours(const std::string& name) {
     return parse_extent_file_name(name) || is_index_name(name) || is_part_name(name) ||
@@ -173,13 +175,23 @@ class Publisher {
         return published_.is_complete ? join_parts(*there) : Result<void>();
     }
 
+    /// Who finishes at the same time takes an upload of ours for one that a killed run has left
+    /// (remove_others).
+    Result<Written> put_file(const std::string& path, std::span<const std::byte> bytes,
+                             const PutOptions& options) {
+        for (unsigned attempt = 1;; ++attempt) {
+            auto put = dest_.writable()->put(path, bytes, options);
+            if (put || put.error().code != ENOENT || attempt == kMostAttempts) return put;
+        }
+    }
+
     Result<void> put_part() {
         if (auto made = make_extents(); !made) return made;
         const auto part = encode_part(entries_, extents_, options_.shard);
         if (!part) return fail(part.error());
         PutOptions once;
         once.only_if_absent = true;
-        auto put = dest_.writable()->put(parts_[options_.shard.index], bytes_of(*part), once);
+        auto put = put_file(parts_[options_.shard.index], bytes_of(*part), once);
         if (!put && put.error().code != EEXIST) return fail(put.error());
         progress_.bytes_written += part->size();
         return {};
@@ -260,7 +272,7 @@ class Publisher {
             if (before_ && !options_.update) return other_pack("extent " + extent.path() + " is damaged");
             auto built = build_extent(source_, job, progress_, stopped_);
             if (!built) return fail(built.error());
-            auto put = dest_.writable()->put(extent.path(), built->bytes, {});
+            auto put = put_file(extent.path(), built->bytes, {});
             if (!put) return fail(put.error());
             extent.bytes = built->bytes.size();
             progress_.bytes_written += extent.bytes;
@@ -302,7 +314,7 @@ class Publisher {
         if (before_ && !published_.was_there && !options_.update)
             return other_pack("the source has changed since");
         if (!published_.was_there || lost_index_) {
-            auto put = dest_.writable()->put(manifest.index_path(), bytes_of(index), {});
+            auto put = put_file(manifest.index_path(), bytes_of(index), {});
             if (!put) return fail(put.error());
             progress_.bytes_written += index.size();
         }
@@ -319,7 +331,7 @@ class Publisher {
         PutOptions once;
         once.only_if_absent = !before_;
         if (before_) once.only_if_version = version_before_;
-        auto put = dest_.writable()->put(kManifest, bytes_of(text), once);
+        auto put = put_file(kManifest, bytes_of(text), once);
         if (put) progress_.bytes_written += text.size();
         if (put || (put.error().code != EEXIST && put.error().code != ESTALE))
             return put.map([](const Written&) {});
@@ -329,7 +341,7 @@ class Publisher {
         // Or the server takes no version for the right one, as Ceph RGW 16 does.
         const auto version = dest_.stat(kManifest);
         if (before_ && there && *there == *before_ && version && version->version == version_before_)
-            return dest_.writable()->put(kManifest, bytes_of(text), {}).map([](const Written&) {});
+            return put_file(kManifest, bytes_of(text), {}).map([](const Written&) {});
         return other_pack("another one was published meanwhile");
     }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "config/fault_point.hpp"
+#include "tests/unit/read_file.hpp"
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
 #include "tiering/extent/format.hpp"
 
@@ -18,10 +19,7 @@ constexpr std::uint64_t kMiB = 1 << 20;
 
 class NvmeDamageTest : public NvmeTest {
   protected:
-    static std::string load(const fs::path& path) {
-        std::ifstream in(path, std::ios::binary);
-        return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-    }
+    static std::string load(const fs::path& path) { return read_file(path); }
     /// Overwrites in place: the tier has the file open.
     static void store(const fs::path& path, std::string_view bytes) {
         auto file = DiskFile::open(path, {.write = true, .create = true, .direct = false});

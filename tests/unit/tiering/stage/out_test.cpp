@@ -10,6 +10,7 @@
 #include "backends/s3/s3_origin.hpp"
 #include "config/mutex.hpp"
 #include "tests/unit/backends/s3/fake_bucket.hpp"
+#include "tests/unit/read_file.hpp"
 #include "tiering/stage/out_books.hpp"
 
 namespace tierfs::stage {
@@ -96,8 +97,7 @@ class StageOut : public testing::Test {
         return sizes;
     }
     [[nodiscard]] std::string content(const std::string& path) const {
-        std::ifstream file(base_ / "from" / path, std::ios::binary);
-        return {std::istreambuf_iterator<char>(file), {}};
+        return read_file(base_ / "from" / path);
     }
     void expect_all_there() {
         const auto objects = bucket_.objects();

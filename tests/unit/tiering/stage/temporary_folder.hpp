@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "tests/unit/read_file.hpp"
+
 namespace tierfs::stage {
 
 class TemporaryFolder {
@@ -30,10 +32,7 @@ class TemporaryFolder {
         std::filesystem::create_directories((path_ / name).parent_path());
         std::ofstream(path_ / name, std::ios::binary) << text;
     }
-    [[nodiscard]] std::string read(const std::string& name) const {
-        std::ifstream file(path_ / name, std::ios::binary);
-        return {std::istreambuf_iterator<char>(file), {}};
-    }
+    [[nodiscard]] std::string read(const std::string& name) const { return read_file(path_ / name); }
 
   private:
     std::filesystem::path path_;

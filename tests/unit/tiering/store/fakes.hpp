@@ -1,6 +1,7 @@
 // An origin and an NVMe tier that do what a test tells them, when it tells them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -8,8 +9,10 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,11 +26,37 @@
 
 namespace tierfs::fake {
 
-/// What stands at a place of an object, for whoever wants to check it.
-inline std::byte byte_at(const std::string& path, std::uint64_t offset) {
-    const std::uint64_t seed = std::hash<std::string>{}(path);
-    return static_cast<std::byte>(((offset * 0x9E3779B97F4A7C15U) ^ seed ^ (offset >> 7U)) >> 40U);
-}
+/// What stands in an object, for whoever wants to check it. Tests go over gigabytes of it: plain loops,
+/// without the checks of the sanitizers.
+class Content {
+  public:
+    explicit Content(const std::string& path) : seed_(std::hash<std::string>{}(path)) {}
+
+    __attribute__((no_sanitize("address", "undefined", "thread"))) void fill(
+        std::uint64_t offset, std::span<std::byte> destination) const {
+        std::byte* const bytes = destination.data();
+        const std::size_t count = destination.size();
+        for (std::size_t i = 0; i < count; ++i) bytes[i] = at(offset + i);
+    }
+    /// Of the object, not of the span; nullopt: all is as it should be.
+    [[nodiscard]] __attribute__((no_sanitize("address", "undefined", "thread"))) std::optional<std::uint64_t>
+    first_difference(std::uint64_t offset, std::span<const std::byte> found) const {
+        const std::byte* const bytes = found.data();
+        const std::size_t count = found.size();
+        for (std::size_t i = 0; i < count; ++i) {
+            if (bytes[i] != at(offset + i)) return offset + i;
+        }
+        return std::nullopt;
+    }
+
+  private:
+    [[nodiscard]] __attribute__((always_inline, no_sanitize("address", "undefined", "thread"))) std::byte at(
+        std::uint64_t offset) const {
+        return static_cast<std::byte>(((offset * 0x9E3779B97F4A7C15U) ^ seed_ ^ (offset >> 7U)) >> 40U);
+    }
+
+    const std::uint64_t seed_;
+};
 
 inline std::shared_ptr<const ObjectRef> object(const std::string& path, std::uint64_t size) {
     auto made = std::make_shared<ObjectRef>();
@@ -148,9 +177,7 @@ class FakeOrigin final : public Origin {
             request.done(fail(code, request.path + ": made to fail"));
             return;
         }
-        for (std::size_t i = 0; i < request.destination.size(); ++i) {
-            request.destination[i] = byte_at(request.path, request.offset + i);
-        }
+        Content(request.path).fill(request.offset, request.destination);
         request.done({});
     }
     void work(unsigned seed) {
@@ -212,7 +239,7 @@ class FakePack final : public PackedSource {
         for (PackedObject& packed : run->objects) {
             const auto& place = packed.place;
             const auto bytes = run->destination.subspan(place.offset - run->begin, place.stored);
-            for (std::size_t at = 0; at < bytes.size(); ++at) bytes[at] = byte_at(packed.object->path, at);
+            Content(packed.object->path).fill(0, bytes);
             packed.sound = !fails && !damaged.contains(packed.object->path);
         }
         {
@@ -421,11 +448,9 @@ class FakeNvme final : public NvmeTier {
     void put(const ObjectRef& object, std::uint64_t first, std::uint64_t blocks) {
         MutexLock lock(mutex_);
         for (std::uint64_t block = first; block < first + blocks; ++block) {
-            std::vector<std::byte> bytes;
-            const std::uint64_t end = std::min(object.size, (block + 1) * kBlockSize);
-            for (std::uint64_t at = block * kBlockSize; at < end; ++at) {
-                bytes.push_back(byte_at(object.path, at));
-            }
+            const std::uint64_t begin = block * kBlockSize;
+            std::vector<std::byte> bytes(std::clamp(object.size, begin, begin + kBlockSize) - begin);
+            Content(object.path).fill(begin, bytes);
             blocks_[{object.content, block}] = std::move(bytes);
         }
     }

@@ -121,12 +121,9 @@ struct Harness {
         ASSERT_TRUE(result.has_value()) << result.error().message;
         std::uint64_t at = offset;
         for (const auto piece : result->pieces) {
-            for (const std::byte byte : piece) {
-                if (byte != byte_at(object.path, at)) {
-                    FAIL() << object.path << " differs at " << at;
-                }
-                ++at;
-            }
+            if (const auto place = Content(object.path).first_difference(at, piece))
+                FAIL() << object.path << " differs at " << *place;
+            at += piece.size();
         }
         EXPECT_EQ(at, std::max(offset, std::min<std::uint64_t>(object.size, offset + length)));
         EXPECT_EQ(result->pieces.size(), result->owners.size());

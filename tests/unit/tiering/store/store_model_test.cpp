@@ -65,9 +65,7 @@ class ModelOrigin final : public Origin {
             request.done(fail(code, "made to fail"));
             return true;
         }
-        for (std::size_t i = 0; i < request.destination.size(); ++i) {
-            request.destination[i] = byte_at(request.path + request.version, request.offset + i);
-        }
+        Content(request.path + request.version).fill(request.offset, request.destination);
         request.done({});
         return true;
     }
@@ -272,7 +270,8 @@ class StoreModel {
         bool right = true;
         const std::string name = read.object->path + read.object->version;
         for (const auto piece : reply.pieces) {
-            for (const std::byte byte : piece) right = right && byte == byte_at(name, at++);
+            right = right && !Content(name).first_difference(at, piece);
+            at += piece.size();
         }
         RC_ASSERT(right);
         RC_ASSERT(at == read.offset + length_of(read));
