@@ -303,7 +303,8 @@ class Mounts(Suite):
     def say_slowest(self, report):
         if not report.exists():
             return
-        cases = [(float(case.get("time", 0)), case.get("name")) for case in xml.parse(report).iter("testcase")]
+        # What an interruption ended has no name.
+        cases = [(float(case.get("time", 0)), case.get("name") or "") for case in xml.parse(report).iter("testcase")]
         slow = [f"{name} {seconds:.0f} s" for seconds, name in sorted(cases, reverse=True)[:5] if seconds >= 5]
         if slow:
             say(f"{self.name}: slowest: {', '.join(slow)}")
