@@ -32,7 +32,7 @@ def all_suites(options, pattern):
         Mutations(),
         Build("asan", ("tierfs", "tierfs-stage", "iobench", "micro", "unit_tests", *(f"fuzz_{name}" for name in names())), 780,
               options.jobs),
-        Unit("asan", 240 * times, pattern, ASAN, options.full, options.jobs).in_lane("unit"),
+        Unit("asan", 300 * times, pattern, ASAN, options.full, options.jobs).in_lane("unit"),
         Bench("asan", 270 * times, pattern, 3, options.full).in_lane("tools"),
         Stage("asan", 240 * times, pattern, 3, options.full).in_lane("tools"),
         Mounts("asan", 1380 * times, pattern, "not release_only", 3, options.full),
