@@ -8,42 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from harness import daemon, data, processes
+from harness import daemon, data, pages, processes
 
 TOP = daemon.REPOSITORY
 PROGRAMS = {name: str(Path(daemon.BINARY).resolve().with_name(name)) for name in ("tierfs", "tierfs-stage", "iobench")}
 PROGRAMS["iobench"] = os.environ.get("TIERFS_TEST_IOBENCH", PROGRAMS["iobench"])
-PAGES = [TOP / "README.md", TOP / "bench/README.md", *sorted(TOP.glob("man/*.[1-8]"))]
 # Options of mount(8) and words that stand for options.
 OF_MOUNT = {"ro", "rw", "noatime", "_netdev", "nofail", "noauto", "OPTIONS", "..."}
 START = re.compile(r"^(?:sudo )?(tierfs-stage|tierfs|iobench|mount) (?=\S)")
 
 
-def of_markdown(text):
-    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S)
-    outside = re.sub(r"^```\w*\n.*?^```", "", text, flags=re.M | re.S)
-    spans = re.findall(r"`((?:tierfs(?:-stage)?|iobench|mount -t fuse\.tierfs) [^`]+)`", outside)
-    return [line for block in blocks for line in block.replace("\\\n", " ").splitlines()] + \
-        [re.sub(r"\s+", " ", span) for span in spans]
-
-
-def of_manual(text):
-    """Lines shown as they are (.nf), and requests in bold that name a program and what follows it."""
-    text = re.sub(r"\\f[BIRP]", "", text.replace("\\-", "-").replace("\\(dq", '"').replace("\\e", "\\"))
-    blocks = re.findall(r"^\.nf\n(.*?)^\.fi", text, re.M | re.S)
-    shown = [line for block in blocks for line in block.replace("\\\n", " ").splitlines() if not line.startswith(".")]
-    named = re.findall(r'^\.(?:B|BR|BI) "?((?:tierfs(?:-stage)?|iobench) [a-z-]+[^"\n]*)', text, re.M)
-    return shown + named
-
-
 def commands(page):
-    text = page.read_text(encoding="utf-8")
-    found = []
-    for line in of_markdown(text) if page.suffix == ".md" else of_manual(text):
-        line = re.sub(r"\s#\s.*$", "", line.strip())
-        if START.match(line) and (not line.startswith("mount") or "fuse.tierfs" in line):
-            found.append(line.removeprefix("sudo "))
-    return found
+    lines = [line for block in pages.blocks(page) for line in block] + pages.in_running_text(page)
+    return [line.removeprefix("sudo ") for line in lines
+            if START.match(line) and (not line.startswith("mount") or "fuse.tierfs" in line)]
 
 
 def words_of(line):
@@ -127,7 +105,7 @@ def wrong(line, known, folder):
     return problems
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.name_of)
 def test_commands_are_known(page, known, folder):
     said = commands(page)
     assert said
