@@ -19,16 +19,23 @@ constexpr auto kPatience = std::chrono::seconds(10);
 Result<Facts> measure(const std::string& mountpoint, double seconds) {
     const auto first = take_snapshot(mountpoint, kPatience);
     if (!first) return fail(first.error());
+    const auto read_before = cache_device_reads(first->snapshot);
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
     const auto second = take_snapshot(mountpoint, kPatience);
     if (!second) return fail(second.error());
+    const auto read_after = cache_device_reads(second->snapshot);
+    const double passed = std::chrono::duration<double>(second->at - first->at).count();
     Facts facts;
     facts.interval = difference(first->snapshot, second->snapshot);
-    facts.seconds = first->snapshot.pid == second->snapshot.pid
-                        ? std::chrono::duration<double>(second->at - first->at).count()
-                        : std::max(second->snapshot.uptime_s, 0.01);
+    facts.seconds =
+        first->snapshot.pid == second->snapshot.pid ? passed : std::max(second->snapshot.uptime_s, 0.01);
     if (const auto mount = find_tierfs_mount(mountpoint))
         facts.host = look_at_host(mount->device(), second->snapshot);
+    for (auto& device : facts.host.devices) {
+        const auto from = read_before.find(device.path), to = read_after.find(device.path);
+        if (from != read_before.end() && to != read_after.end() && to->second > from->second)
+            device.read_bytes_per_s = static_cast<double>(to->second - from->second) / passed;
+    }
     return facts;
 }
 

@@ -95,6 +95,12 @@ double gigatransfers(const std::string& speed) {
     return value;
 }
 
+/// After the line code: 8 of 10 bits up to PCIe 2, 128 of 130 from there on.
+double link_bytes_per_s(const std::string& speed, std::optional<std::int64_t> width) {
+    const double transfers = gigatransfers(speed) * 1e9;
+    return transfers / 8 * (transfers < 8e9 ? 0.8 : 128.0 / 130) * static_cast<double>(width.value_or(0));
+}
+
 Host::Controller look_at_controller(const HostFiles& files, const gds::Controller& found, std::uint64_t pid,
                                     const HostSources& sources) {
     Host::Controller controller;
@@ -105,6 +111,7 @@ Host::Controller look_at_controller(const HostFiles& files, const gds::Controlle
     const auto pci = gds::look_at_pci(files, found.pci_path);
     controller.link = link_text(pci.speed, pci.width);
     controller.fastest_link = link_text(pci.fastest, pci.widest);
+    controller.link_bytes_per_s = link_bytes_per_s(pci.speed, pci.width);
     controller.link_degraded =
         !controller.link.empty() && !controller.fastest_link.empty() &&
         (*pci.width < *pci.widest || gigatransfers(pci.speed) < gigatransfers(pci.fastest));
@@ -180,6 +187,22 @@ void look_at_kernel(const HostFiles& files, Host& host) {
 
 }  // namespace
 
+std::map<std::string, std::uint64_t> cache_device_reads(const Snapshot& snapshot,
+                                                        const HostSources& sources) {
+    constexpr std::uint64_t kSector = 512;  // of these counts, whatever the device has
+    const HostFiles files(sources.root);
+    std::map<std::string, std::uint64_t> reads;
+    for (const auto& one : snapshot.devices) {
+        struct stat found {};
+        if (::stat(one.path.c_str(), &found) != 0) continue;
+        const auto number = std::to_string(major(found.st_dev)) + ":" + std::to_string(minor(found.st_dev));
+        std::istringstream counts(files.text("/sys/dev/block/" + number + "/stat").value_or(""));
+        std::uint64_t requests = 0, merged = 0, sectors = 0;
+        if (counts >> requests >> merged >> sectors) reads[one.path] = sectors * kSector;
+    }
+    return reads;
+}
+
 Host look_at_host(const std::string& device, const Snapshot& snapshot, const HostSources& sources) {
     const HostFiles files(sources.root);
     Host host;
@@ -190,6 +213,7 @@ Host look_at_host(const std::string& device, const Snapshot& snapshot, const Hos
             count_in(files, "/sys/fs/fuse/connections/" + device.substr(colon + 1) + "/waiting");
     host.open_files = limit_of(files, std::to_string(snapshot.pid), "Max open files");
     host.numa_nodes = count_nodes(files);
+    host.nvme_controllers = static_cast<unsigned>(files.list("/sys/class/nvme").size());
     look_at_kernel(files, host);
     for (const auto& one : snapshot.devices)
         host.devices.push_back(look_at_device(files, one.path, snapshot.pid, sources));

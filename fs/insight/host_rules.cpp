@@ -47,8 +47,43 @@ void check_file_system(const Host::Device& device, Findings& found) {
         device.raid + " is " + (device.raid_level.empty() ? "of unknown level" : device.raid_level),
         {"give each device a file system of its own, and the tier all of them (nvme.path=/nvme0:/nvme1)" +
          std::string(
-             striped ? ": one that fails then costs what it holds, not the whole cache"
-                     : ": what lies in a cache can be fetched again, copies of it cost room and writes")});
+             striped
+                 ? ": one that fails then costs what it holds, not the whole cache; but a single stream that "
+                   "needs more than one device gives needs the array"
+                 : ": what lies in a cache can be fetched again, copies of it cost room and writes")});
+}
+
+/// One file lies on one device of the tier, and one NVMe device gives what its link carries, less a part.
+void check_stripes(const Facts& facts, Findings& found) {
+    constexpr double kBound = 0.6;  // of the link: few devices read faster than 0.85 of it
+    const Host& host = facts.host;
+    const bool streams =
+        facts.interval.sequential > facts.interval.random || facts.interval.passthrough_files > 0;
+    double all = 0;
+    for (const auto& device : host.devices) all += device.read_bytes_per_s;
+    for (const auto& device : host.devices) {
+        if (!streams || device.controllers.size() != 1 || host.nvme_controllers < 2) continue;
+        const double link = device.controllers.front().link_bytes_per_s;
+        const double rate = device.read_bytes_per_s;
+        if (link <= 0 || rate < kBound * link || rate < 0.9 * all) continue;
+        const bool several = host.devices.size() > 1;
+        std::vector<std::string> advice;
+        if (!several)
+            advice.push_back(
+                "where several files are read at a time: give the tier more devices "
+                "(nvme.path=/nvme0:/nvme1)");
+        advice.push_back(
+            "where one stream alone needs more: an md RAID0 of several devices with XFS on it, and "
+            "nvme.path there");
+        add(found, "one-device",
+            "Streams read as fast as one NVMe device, that of " + device.path + ", gives.",
+            size_text(rate) + "/s came from it, " +
+                (several ? "next to nothing from the tier's other devices; its link carries "
+                         : "the only device of the tier; its link carries ") +
+                size_text(link) + "/s at most; this host has " + std::to_string(host.nvme_controllers) +
+                " NVMe controllers",
+            std::move(advice));
+    }
 }
 
 void check_link(const Host& host, const Host::Device& device, const Host::Controller& controller,
@@ -142,6 +177,7 @@ std::vector<Finding> check_host(const Facts& facts) {
             check_link(host, device, controller, found);
         }
     }
+    check_stripes(facts, found);
     check_limits(host, found);
     check_kernel(host, found);
     for (const auto& advice : facts.interval.source_advice)

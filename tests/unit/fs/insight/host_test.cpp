@@ -183,6 +183,21 @@ TEST_F(HostChecks, AnArrayBelowTheTier) {
     EXPECT_EQ(found(), (Ids{"raid", "nvme-health"})) << "the devices below are looked at";
 }
 
+TEST_F(HostChecks, WhatDevicesAreReadAndTheirLinksCarry) {
+    EXPECT_TRUE(cache_device_reads(snapshot_, {root_.string(), {}}).empty());
+    write(std::string(kDevice) + "/nvme/nvme0/nvme0n1/nvme0n1p1/stat",
+          "     100        7     2048       30 5 6 7 8");
+    const auto reads = cache_device_reads(snapshot_, {root_.string(), {}});
+    ASSERT_EQ(reads.size(), 1U);
+    EXPECT_EQ(reads.at(root_.string()), 2048U * 512);
+    write("/sys/class/nvme/nvme1/state", "live");
+    const auto none = [](const std::string& /*name*/) { return std::optional<NvmeHealth>(); };
+    const Host host = look_at_host("0:52", snapshot_, {root_.string(), none});
+    EXPECT_EQ(host.nvme_controllers, 2U);
+    ASSERT_EQ(host.devices.at(0).controllers.size(), 1U);
+    EXPECT_NEAR(host.devices[0].controllers[0].link_bytes_per_s, 15.75e9, 0.01e9) << "32 GT/s, 4 lanes";
+}
+
 TEST(NvmeHealthLog, HasItsFiguresWhereTheSpecificationSays) {
     std::array<std::byte, NvmeHealth::kLogSize> log{};
     const auto put = [&](std::size_t at, std::uint64_t value, std::size_t bytes) {

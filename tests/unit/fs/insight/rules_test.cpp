@@ -188,8 +188,8 @@ TEST(Rules, Host) {
     facts.host.read_ahead_kib = 16;
     facts.host.open_files = 1024;
     facts.host.kernel_minor = 8;
-    facts.host.devices = {{"/nvme0", "mq-deadline", false, {}, {}, {}, {}, {}},
-                          {"/disk", "bfq", true, {}, {}, {}, {}, {}}};
+    facts.host.devices = {{"/nvme0", "mq-deadline", false, {}, {}, {}, {}, {}, 0},
+                          {"/disk", "bfq", true, {}, {}, {}, {}, {}, 0}};
     facts.interval.source_type = "nfs4";
     facts.interval.source_advice = {"nconnect=8: one connection seldom fills a fast network"};
     EXPECT_EQ(ids(check_host(facts)), (std::vector<std::string>{"read-ahead", "scheduler", "rotating-disk",
@@ -197,9 +197,48 @@ TEST(Rules, Host) {
     facts.host.read_ahead_kib = 512;
     facts.host.open_files = 1 << 20;
     facts.host.kernel_minor = 9;
-    facts.host.devices = {{"/nvme0", "none", false, {}, {}, {}, {}, {}}};
+    facts.host.devices = {{"/nvme0", "none", false, {}, {}, {}, {}, {}, 0}};
     facts.interval.source_advice = {};
     EXPECT_EQ(ids(check_host(facts)), std::vector<std::string>{});
+}
+
+TEST(Rules, StreamsThatOneDeviceBounds) {
+    auto facts = reading();
+    facts.interval.sequential = 1000;
+    facts.interval.random = 0;
+    facts.host.nvme_controllers = 4;
+    Host::Device device;
+    device.path = "/nvme0";
+    device.read_bytes_per_s = 6.5e9;
+    device.controllers.resize(1);
+    device.controllers[0].link_bytes_per_s = 7.9e9;
+    facts.host.devices = {device};
+    const std::vector<std::string> bound{"one-device"}, nothing;
+    EXPECT_EQ(ids(check_host(facts)), bound);
+    EXPECT_EQ(check_host(facts)[0].advice.size(), 2U);
+    const auto with = [&](auto change) {
+        Facts changed = facts;
+        change(changed);
+        return ids(check_host(changed));
+    };
+    EXPECT_EQ(with([](Facts& f) { f.host.nvme_controllers = 1; }), nothing) << "the host has no other";
+    EXPECT_EQ(with([](Facts& f) { f.host.devices[0].read_bytes_per_s = 2e9; }), nothing);
+    EXPECT_EQ(with([](Facts& f) { f.host.devices[0].controllers[0].link_bytes_per_s = 0; }), nothing);
+    EXPECT_EQ(with([](Facts& f) { std::swap(f.interval.sequential, f.interval.random); }), nothing);
+    EXPECT_EQ(with([](Facts& f) {
+                  f.interval.sequential = 0;
+                  f.interval.passthrough_files = 1;
+              }),
+              bound)
+        << "read by the kernel itself";
+    const auto idle = [&](double rate) {
+        return [&, rate](Facts& f) {
+            f.host.devices.push_back(device);
+            f.host.devices[1].read_bytes_per_s = rate;
+        };
+    };
+    EXPECT_EQ(with(idle(0)), bound) << "one stream lies on one of several";
+    EXPECT_EQ(with(idle(2e9)), nothing) << "several give";
 }
 
 TEST(Rules, TheReportHasTheFindingsAndNoControlCharacters) {
