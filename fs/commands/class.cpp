@@ -21,9 +21,10 @@ int class_command(const std::vector<std::string>& arguments) {
 
     const auto mount = find_tierfs_mount(mountpoint);
     if (!mount) return command_failed(mount.error().message);
-    const auto done =
-        send_control(control_path(mount->device()), {{"command", "class"}, {"match", match}, {"class", name}},
-                     std::chrono::seconds(10));
+    const auto address = control_of(*mount);
+    if (!address) return command_failed(address.error().message);
+    const auto done = send_control(*address, {{"command", "class"}, {"match", match}, {"class", name}},
+                                   std::chrono::seconds(10));
     return done ? 0 : command_failed(mountpoint + ": " + done.error().message);
 }
 

@@ -1,7 +1,11 @@
 #include "fs/commands/find_mount.hpp"
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -49,7 +53,51 @@ std::optional<PlaceInMount> innermost(const std::vector<MountEntry>& mounts, con
     return found;
 }
 
+std::string name_of(uid_t user) {
+    const passwd* entry = ::getpwuid(user);
+    const auto number = std::to_string(user);
+    return entry != nullptr ? std::string(entry->pw_name) : "user " + number;
+}
+
+/// Whether a process has the FUSE connection of that mount. Before Linux 6.17 the kernel does not say which
+/// one a descriptor is of: then any counts.
+bool serves(pid_t process, const MountEntry& mount) {
+    namespace fs = std::filesystem;
+    const auto folder = fs::path("/proc") / std::to_string(process);
+    std::error_code error;
+    for (fs::directory_iterator file(folder / "fd", error), end; !error && file != end;
+         file.increment(error)) {
+        std::error_code gone;
+        if (fs::read_symlink(file->path(), gone) != "/dev/fuse") continue;
+        std::ifstream info(folder / "fdinfo" / file->path().filename());
+        std::optional<unsigned> connection;
+        for (std::string word; info >> word;) {
+            if (unsigned number = 0; word == "fuse_connection:" && info >> number) connection = number;
+        }
+        if (!connection || *connection == mount.minor) return true;
+    }
+    return false;
+}
+
 }  // namespace
+
+Result<ControlAddress> control_of(const MountEntry& mount) {
+    const auto owner = mount.owner();
+    const auto own = control_path(mount.device());
+    if (!owner || *owner == ::geteuid()) return ControlAddress(own, owner);
+    const auto name = name_of(*owner);
+    if (::geteuid() != 0)
+        return fail(EACCES, mount.mountpoint + " was mounted by " + name + ": only root and " +
+                                (*owner == 0 ? "who is root may" : name + " may") +
+                                " command it; run this with sudo" + (*owner == 0 ? "" : ", or as " + name));
+    for (auto& path : control_paths_of(*owner, mount.device())) {
+        ControlAddress address(std::move(path), owner);
+        const auto process = control_owner(address);
+        if (process && serves(*process, mount)) return address;
+    }
+    return fail(ENOENT, mount.mountpoint + " was mounted by " + name +
+                            ", and no process of that user answers for it: see whether its daemon runs");
+}
 
 Result<PlaceInMount> find_place(const std::vector<MountEntry>& mounts, const std::string& path) {
     std::error_code error;

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "fs/control/control.hpp"
 #include "fs/control/mountinfo.hpp"
 
 namespace tierfs {
@@ -10,6 +11,10 @@ namespace tierfs {
 /// The tierfs mount on that path, found through mountinfo: the mount itself is never asked. ENOENT when there
 /// is none, with what is there instead.
 Result<MountEntry> find_tierfs_mount(const std::string& path);
+
+/// Where that mount is asked: the socket of this user, and for root that of who mounted. EACCES: it is
+/// another user's. ENOENT: root finds nobody of that user who serves it.
+Result<ControlAddress> control_of(const MountEntry& mount);
 
 /// A path in a mount.
 struct PlaceInMount {

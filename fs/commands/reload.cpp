@@ -32,7 +32,9 @@ int reload_command(const std::vector<std::string>& arguments) {
 
     const auto mount = find_tierfs_mount(mountpoint);
     if (!mount) return command_failed(mount.error().message);
-    const auto done = ask_control(control_path(mount->device()), "reload", kPatience);
+    const auto address = control_of(*mount);
+    if (!address) return command_failed(address.error().message);
+    const auto done = ask_control(*address, "reload", kPatience);
     if (!done) return command_failed(mountpoint + ": " + done.error().message);
     if (json) {
         std::printf("%s\n", done->dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());

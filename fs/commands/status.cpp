@@ -20,7 +20,9 @@ int status_command(const std::vector<std::string>& arguments) {
 
     const auto mount = find_tierfs_mount(mountpoint);
     if (!mount) return command_failed(mount.error().message);
-    const auto status = ask_control(control_path(mount->device()), "status", std::chrono::seconds(10));
+    const auto address = control_of(*mount);
+    if (!address) return command_failed(address.error().message);
+    const auto status = ask_control(*address, "status", std::chrono::seconds(10));
     if (!status) return command_failed(mountpoint + ": " + status.error().message);
     if (json) {
         std::printf("%s\n", status->dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());

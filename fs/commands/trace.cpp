@@ -52,10 +52,10 @@ class EndingSignals {
 /// A tracer of the mount; begins again with the next daemon.
 class Tracer {
   public:
-    explicit Tracer(std::string socket) : socket_(std::move(socket)) {}
+    explicit Tracer(ControlAddress address) : address_(std::move(address)) {}
 
     Result<void> start() {
-        const auto started = ask_control(socket_, "trace-start", kPatience);
+        const auto started = ask_control(address_, "trace-start", kPatience);
         if (!started) return fail(started.error());
         number_ = started->is_object() ? started->value("trace", std::uint64_t{0}) : 0;
         return {};
@@ -75,9 +75,9 @@ class Tracer {
 
   private:
     [[nodiscard]] Result<Json> ask(const char* command) const {
-        return send_control(socket_, Json{{"command", command}, {"trace", number_}}, kPatience);
+        return send_control(address_, Json{{"command", command}, {"trace", number_}}, kPatience);
     }
-    const std::string socket_;
+    const ControlAddress address_;
     std::uint64_t number_ = 0;
 };
 
@@ -131,6 +131,8 @@ Result<void> follow(Tracer& tracer, Output& output, const EndingSignals& signals
 }
 
 int run_trace(const TraceOptions& options, const MountEntry& mount) {
+    const auto address = control_of(mount);
+    if (!address) return command_failed(address.error().message);
     const EndingSignals signals;
     std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(nullptr, &std::fclose);
     if (!options.file.empty()) {
@@ -142,7 +144,7 @@ int run_trace(const TraceOptions& options, const MountEntry& mount) {
                            : options.json ? Form::json
                                           : Form::columns,
                            mount.mountpoint);
-    Tracer tracer(control_path(mount.device()));
+    Tracer tracer(*address);
     if (auto started = tracer.start(); !started)
         return command_failed(options.mountpoint + ": " + started.error().message);
     std::fprintf(stderr, "tierfs: tracing %s; Ctrl-C ends it\n", options.mountpoint.c_str());

@@ -32,7 +32,8 @@ constexpr std::size_t kMostSent =
 
 /// The part of the job that one mount does.
 struct Part {
-    std::string socket, mountpoint;
+    ControlAddress address;
+    std::string mountpoint;
     std::vector<std::string> waiting;  ///< paths not handed over yet
     std::size_t next = 0;
     std::uint64_t job = 0;
@@ -50,9 +51,15 @@ class TreeCommand {
     Result<void> add(const std::vector<MountEntry>& mounts, const std::string& path) {
         auto place = find_place(mounts, path);
         if (!place) return fail(place.error());
-        Part& part = parts_[place->mount.device()];
-        part.socket = control_path(place->mount.device());
-        part.mountpoint = place->mount.mountpoint;
+        auto found = parts_.find(place->mount.device());
+        if (found == parts_.end()) {
+            auto address = control_of(place->mount);
+            if (!address) return fail(address.error());
+            found = parts_.emplace(place->mount.device(), Part{}).first;
+            found->second.address = std::move(*address);
+            found->second.mountpoint = place->mount.mountpoint;
+        }
+        Part& part = found->second;
         part.waiting.push_back(std::move(place->path));
         return {};
     }
@@ -143,7 +150,7 @@ class TreeCommand {
     }
 
     static Result<Json> ask(const Part& part, const Json& request) {
-        auto answer = send_control(part.socket, request, kPatience);
+        auto answer = send_control(part.address, request, kPatience);
         if (!answer) return fail(answer.error().within(part.mountpoint));
         if (!answer->is_object())
             return fail(EIO, part.mountpoint + ": the mount's answer is not understood");

@@ -60,8 +60,8 @@ std::string who_holds(const std::string& mountpoint) {
 
 /// Something to wait on for the end of the mount's processes, whether they answer or not; none when there is
 /// no control socket.
-FileDescriptor supervisor_of(const MountEntry& mount) {
-    const auto pid = control_owner(control_path(mount.device()));
+FileDescriptor supervisor_of(const Result<ControlAddress>& address) {
+    const auto pid = address ? control_owner(*address) : std::nullopt;
     if (!pid) return {};
     return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, *pid, 0)));
 }
@@ -87,9 +87,11 @@ int umount_command(const std::vector<std::string>& arguments) {
 
     const auto mount = find_tierfs_mount(path);
     if (!mount) return command_failed(mount.error().message);
-    const auto process = supervisor_of(*mount);
+    const auto address = control_of(*mount);
+    const auto process = supervisor_of(address);
     const auto done = unmount_fuse(mount->mountpoint, mount->device(), lazy);
     if (!done) {
+        if (!address && address.error().code == EACCES) return command_failed(address.error().message);
         if (done.error().code != EBUSY) return command_failed(done.error().message);
         const auto holders = who_holds(mount->mountpoint);
         return command_failed(mount->mountpoint + " is busy: " +

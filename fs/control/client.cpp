@@ -2,9 +2,11 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "config/fault_point.hpp"
@@ -25,7 +27,14 @@ Result<void> wait_for(int descriptor, short events, Clock::time_point deadline) 
     return fail(ETIMEDOUT, "the mount's daemon does not answer");
 }
 
-Result<FileDescriptor> connect_to(const std::string& path) {
+struct Connection {
+    FileDescriptor socket;
+    ucred listener{};  ///< whoever called listen(2)
+};
+
+/// Nothing is sent before it is known who listens: a path may be another user's.
+Result<Connection> connect_to(const ControlAddress& where) {
+    const std::string& path = where.path;
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path.size() >= sizeof(address.sun_path))
@@ -37,7 +46,20 @@ Result<FileDescriptor> connect_to(const std::string& path) {
                                                    sizeof(address))) != 0) {
         return fail(system_error(errno, path));
     }
-    return socket;
+    ucred listener{};
+    socklen_t size = sizeof(listener);
+    if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &listener, &size) != 0)
+        return fail(system_error(errno, path));
+    if (where.owner && listener.uid != *where.owner)
+        return fail(EPERM, path + " is not of the mount's owner: user " + std::to_string(listener.uid) +
+                               " listens there, not " + std::to_string(*where.owner));
+    return Connection{std::move(socket), listener};
+}
+
+/// A column of /proc/net/unix and the rest, if that is an absolute path.
+std::string bound_path(const std::string& line) {
+    const auto begin = line.find(" /");
+    return begin == std::string::npos ? std::string() : line.substr(begin + 1);
 }
 
 Result<std::string> exchange(int socket, std::string request, Clock::time_point deadline) {
@@ -71,30 +93,39 @@ Result<std::string> exchange(int socket, std::string request, Clock::time_point 
 
 }  // namespace
 
-Result<nlohmann::json> ask_control(const std::string& path, const std::string& command,
+Result<nlohmann::json> ask_control(const ControlAddress& address, const std::string& command,
                                    std::chrono::milliseconds patience) {
     const nlohmann::json request{{"command", command}};
-    auto answer = send_control(path, request, patience);
+    auto answer = send_control(address, request, patience);
     if (!answer && (answer.error().code == EACCES || answer.error().code == ECONNRESET))
-        answer = send_control(path, request, patience);
+        answer = send_control(address, request, patience);
     return answer;
 }
 
-std::optional<pid_t> control_owner(const std::string& path) {
-    const auto socket = connect_to(path);
-    if (!socket) return std::nullopt;
-    ucred owner{};  // of whoever called listen(2)
-    socklen_t size = sizeof(owner);
-    if (::getsockopt(socket->get(), SOL_SOCKET, SO_PEERCRED, &owner, &size) != 0) return std::nullopt;
-    return owner.pid;
+std::optional<pid_t> control_owner(const ControlAddress& address) {
+    const auto connection = connect_to(address);
+    return connection ? std::optional(connection->listener.pid) : std::nullopt;
 }
 
-Result<nlohmann::json> send_control(const std::string& path, const nlohmann::json& request,
+std::vector<std::string> control_paths_of(uid_t owner, const std::string& device) {
+    const auto user = std::to_string(owner);
+    const auto name = "/" + device + ".sock";
+    std::vector<std::string> paths{"/run/user/" + user + "/tierfs" + name, "/tmp/tierfs-" + user + name};
+    std::ifstream bound("/proc/net/unix");
+    for (std::string line; std::getline(bound, line);) {
+        auto path = bound_path(line);
+        if (path.ends_with("/tierfs" + name) && std::find(paths.begin(), paths.end(), path) == paths.end())
+            paths.push_back(std::move(path));
+    }
+    return paths;
+}
+
+Result<nlohmann::json> send_control(const ControlAddress& address, const nlohmann::json& request,
                                     std::chrono::milliseconds patience) {
-    auto socket = connect_to(path);
-    if (!socket) return fail(socket.error());
+    auto connection = connect_to(address);
+    if (!connection) return fail(connection.error());
     const auto deadline = Clock::now() + patience;
-    auto line = exchange(socket->get(), request.dump() + "\n", deadline);
+    auto line = exchange(connection->socket.get(), request.dump() + "\n", deadline);
     if (!line) return fail(line.error());
     return parse_control_reply(*line);
 }

@@ -6,6 +6,8 @@
 // Paths need not be UTF-8, and JSON is: each byte of a path is sent as the character of that number.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -15,6 +17,8 @@
 #include <string_view>
 #include <thread>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "backends/disk/file_descriptor.hpp"
 #include "config/result.hpp"
@@ -27,6 +31,20 @@ std::string control_directory();
 
 /// The socket of the mount with that device ("0:52").
 std::string control_path(const std::string& device);
+
+/// Where a mount is asked. Plain value.
+struct ControlAddress {
+    ControlAddress() = default;
+    ControlAddress(std::string where, std::optional<uid_t> who = {}) : path(std::move(where)), owner(who) {}
+
+    std::string path;
+    std::optional<uid_t> owner;  ///< who has to listen there (SO_PEERCRED); nothing: whoever does
+};
+
+/// Where the socket of a mount of another user may lie, the likeliest place first: the folders that he has
+/// by default, and what is bound elsewhere under such a name (/proc/net/unix). Anybody can make such a
+/// socket.
+std::vector<std::string> control_paths_of(uid_t owner, const std::string& device);
 
 /// Which file a path leads to: device, inode and the time of its last change, since the kernel reuses inode
 /// numbers, and mounts reuse each other's names. Empty: there is none.
@@ -100,15 +118,16 @@ class ControlServer {
 Result<nlohmann::json> parse_control_reply(std::string_view line);
 
 /// Sends one command to the socket at `path` and returns "result". Errors: ECONNREFUSED or ENOENT when nobody
-/// serves it, ETIMEDOUT, EACCES, or what the mount said (EIO).
+/// serves it, EPERM when somebody else does than has to, ETIMEDOUT, EACCES, or what the mount said (EIO).
 /// A daemon that dies with the question is asked again, the next one, once.
-Result<nlohmann::json> ask_control(const std::string& path, const std::string& command,
+Result<nlohmann::json> ask_control(const ControlAddress& address, const std::string& command,
                                    std::chrono::milliseconds patience);
 /// The same with what the command needs: an object with a member "command".
-Result<nlohmann::json> send_control(const std::string& path, const nlohmann::json& request,
+Result<nlohmann::json> send_control(const ControlAddress& address, const nlohmann::json& request,
                                     std::chrono::milliseconds patience);
 
-/// The process that made the socket: a mount's supervisor. Nothing when nobody listens there.
-std::optional<pid_t> control_owner(const std::string& path);
+/// The process that made the socket: a mount's supervisor. Nothing when nobody, or somebody else, listens
+/// there.
+std::optional<pid_t> control_owner(const ControlAddress& address);
 
 }  // namespace tierfs

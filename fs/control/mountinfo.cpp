@@ -72,6 +72,20 @@ std::optional<MountEntry> parse_line(std::string_view line) {
 
 }  // namespace
 
+std::optional<uid_t> MountEntry::owner() const {
+    constexpr std::string_view kName = "user_id=";
+    std::string_view left = super_options;
+    while (!left.empty()) {
+        const auto comma = left.find(',');
+        const auto option = left.substr(0, comma);
+        if (unsigned number = 0;
+            option.starts_with(kName) && parse_number(option.substr(kName.size()), number))
+            return number;
+        left = comma == std::string_view::npos ? std::string_view{} : left.substr(comma + 1);
+    }
+    return std::nullopt;
+}
+
 std::vector<MountEntry> parse_mountinfo(std::string_view text) {
     std::vector<MountEntry> mounts;
     while (!text.empty()) {

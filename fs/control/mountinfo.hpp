@@ -1,6 +1,8 @@
 // What is mounted where, from /proc/self/mountinfo: never from the mount itself, which may not answer.
 #pragma once
 
+#include <sys/types.h>
+
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +23,8 @@ struct MountEntry {
     std::string super_options;  ///< of the file system
 
     [[nodiscard]] std::string device() const { return std::to_string(major) + ":" + std::to_string(minor); }
+    /// Who mounted it (user_id= of FUSE). Nothing: the line does not say.
+    [[nodiscard]] std::optional<uid_t> owner() const;
     [[nodiscard]] bool is_tierfs() const { return type == "fuse.tierfs"; }
 };
 

@@ -1,11 +1,16 @@
 """What tierfs-security(7) says of other local users, hostile buckets and secrets, where no other file tests it."""
 
 import errno
+import json
 import os
 import re
 import socket
+import shutil
 import stat
+import subprocess
+import sys
 import urllib.parse
+from pathlib import Path
 
 import pytest
 
@@ -57,14 +62,102 @@ def test_the_daemon_asks_who_asks(origin, mount):
     path.chmod(0o777)
     finished = processes.run([*NOBODY, daemon.BINARY, "umount", m.path])
     assert finished.returncode == 1 and m.mounted()
-    status = processes.run([*NOBODY, daemon.BINARY, "status", m.path, "--json"])
-    assert status.returncode == 1 and not status.out
+    ask = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(b'{\"command\": \"status\"}\\n'); print(s.recv(9))"
+    asked = processes.run([*NOBODY, sys.executable, "-c", ask, path])
+    assert "ok" not in asked.out and ("b''" in asked.out or re.search("ConnectionReset|BrokenPipe", asked.err)), asked
     with socket.socket(socket.AF_UNIX) as root:
         root.connect(str(path))
         root.sendall(b'{"command": "status"}\n')
         assert b'"ok":true' in root.recv(100)
     processes.check([daemon.BINARY, "umount", m.path], env=m.env)
     path.unlink(missing_ok=True)  # a socket whose times have changed is not the daemon's any more
+
+
+def test_who_may_not_command_a_mount_is_told_whose_it_is(origin, mount):
+    data.write(origin / "file", b"x")
+    m = mount(origin, {"allow_other": None})
+    for verb, *words in (["status"], ["top", "--once"], ["doctor", "--seconds", "0.2"], ["trace", "--seconds", "1"], ["reload"],
+                         ["umount"], ["class", "/**", "hot"], ["warm", "--wait"], ["evict"], ["pin"]):
+        path = m.path / "file" if verb in ("warm", "evict", "pin") else m.path
+        told = processes.run([*NOBODY, daemon.BINARY, verb, path, *words], env=m.env)
+        assert told.returncode == 1 and not told.out and told.err.count("\n") == 1, told
+        assert f"{m.path} was mounted by root" in told.err and "sudo" in told.err, told
+    assert m.mounted() and m.status()["datasets"][0]["configured"] == "auto"
+
+
+OF_NOBODY = Path("/tmp/tierfs-65534")  # where a user's sockets lie who has no XDG_RUNTIME_DIR
+LIAR = """
+import os, socket, sys
+os.makedirs(os.path.dirname(sys.argv[1]))
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+print("ready", flush=True)
+while True:
+    client = listener.accept()[0]
+    got = client.recv(100)
+    if got:
+        print("got", got, flush=True)
+        client.sendall(b'{"ok": true, "result": {"pid": 1, "lie": true}}\\n')
+"""
+
+
+@pytest.fixture(name="of_nobody")
+def mount_of_nobody(origin, mount):
+    """of_nobody(runtime): a mount by another user than root, with that XDG_RUNTIME_DIR."""
+    if not shutil.which("fusermount3"):
+        pytest.skip("fusermount3 (Debian's fuse3) is not installed")
+    mode = os.stat("/dev/fuse").st_mode & 0o7777
+    os.chmod("/dev/fuse", 0o666)
+    shutil.rmtree(OF_NOBODY, ignore_errors=True)
+    data.make_files(origin, 10, 3000)
+
+    def start(runtime):
+        m = mount.prepare(origin, env={"XDG_RUNTIME_DIR": str(runtime or "")})
+        m.path.mkdir()
+        for path in (m.folder, m.path, *([runtime] if runtime else [])):
+            path.mkdir(mode=0o700, exist_ok=True)
+            os.chown(path, 65534, 65534)
+        return m.start([*NOBODY, *m.command()])
+    yield start
+    shutil.rmtree(OF_NOBODY, ignore_errors=True)
+    os.chmod("/dev/fuse", mode)
+
+
+@pytest.mark.parametrize("place", ["default", "runtime"])
+def test_root_commands_the_mount_of_another_user(of_nobody, folder, place):
+    m = of_nobody(folder / "run" if place == "runtime" else None)
+    assert daemon.mountinfo(m.path)["super_options"].count("user_id=65534") == 1
+    env = {**m.env, "XDG_RUNTIME_DIR": "/run/user/0"}
+
+    def root(verb, *words):
+        return processes.check([daemon.BINARY, verb, *words], env=env, suspects=m.processes).out
+    assert json.loads(root("status", m.path, "--json"))["mountpoint"] == str(m.path)
+    assert "10 files" in root("warm", m.path, "--wait")
+    root("class", m.path, "/**", "hot")
+    assert json.loads(root("doctor", m.path, "--seconds", "0.2", "--json"))
+    assert root("top", m.path, "--once")
+    assert root("trace", m.path, "--seconds", "0.3")
+    assert json.loads(root("status", m.path, "--json"))["datasets"][0]["configured"] == "hot"
+    third = processes.run(["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", daemon.BINARY, "status", m.path], env=m.env)
+    assert third.returncode == 1 and f"{m.path} was mounted by nobody" in third.err, third
+    root("umount", m.path)
+    assert not m.mounted() and not m.processes()
+
+
+@pytest.mark.parametrize("liar", [65533, 65534], ids=["third user", "no tierfs"])
+def test_root_is_not_lured_to_another_socket(of_nobody, folder, liar):
+    """Somebody, or another program of that user, listens where root looks first."""
+    m = of_nobody(folder / "run")
+    with subprocess.Popen([sys.executable, "-c", LIAR, str(OF_NOBODY / f"{m.device}.sock")], user=liar, group=liar, extra_groups=[],
+                          cwd="/", stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            status = processes.check([daemon.BINARY, "status", m.path, "--json"], env=m.env).out
+            assert json.loads(status)["mountpoint"] == str(m.path) and "lie" not in status
+        finally:
+            process.kill()
+        assert not process.stdout.read(), "nothing was said to it"
 
 
 def test_secrets_are_where_they_were_and_nowhere_else(mount, faulty, cache):

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <filesystem>
@@ -195,6 +196,32 @@ TEST_F(ControlSocket, AnAnswerThatCameBeforeTheRequestIsHeard) {
 TEST_F(ControlSocket, BelongsToTheProcessThatListens) {
     EXPECT_EQ(control_owner(path_), ::getpid());
     EXPECT_FALSE(control_owner(path_ + ".none"));
+}
+
+TEST_F(ControlSocket, NothingIsSaidToWhoHasNotToListen) {
+    const ControlAddress right(path_, ::geteuid()), wrong(path_, ::geteuid() + 1);
+    EXPECT_TRUE(ask_control(right, "status", std::chrono::seconds(30)));
+    const auto refused = ask_control(wrong, "status", std::chrono::seconds(30));
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, EPERM);
+    EXPECT_TRUE(control_owner(right));
+    EXPECT_FALSE(control_owner(wrong));
+}
+
+TEST(ControlPaths, OfAUserAreWhereHeHasThemAndWhereOneIsBound) {
+    std::string base = "/tmp/tierfs-control-XXXXXX";
+    ASSERT_NE(::mkdtemp(base.data()), nullptr);
+    std::filesystem::create_directory(base + "/run time");
+    const std::string own = base + "/run time/tierfs/0:77.sock";
+    const auto listener = listen_control(own);
+    ASSERT_TRUE(listener) << listener.error().message;
+    const auto paths = control_paths_of(4711, "0:77");
+    EXPECT_EQ(paths.at(0), "/run/user/4711/tierfs/0:77.sock");
+    EXPECT_EQ(paths.at(1), "/tmp/tierfs-4711/0:77.sock");
+    EXPECT_EQ(std::count(paths.begin(), paths.end(), own), 1);
+    const auto others = control_paths_of(4711, "0:7");
+    EXPECT_EQ(std::count(others.begin(), others.end(), own), 0);
+    std::filesystem::remove_all(base);
 }
 
 TEST_F(ControlSocket, IsGoneAfterStopEvenWithASilentClient) {

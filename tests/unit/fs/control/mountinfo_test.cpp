@@ -33,6 +33,16 @@ TEST(Mountinfo, ReadsIdAndOptions) {
     EXPECT_EQ(parse_mountinfo("1 2 0:1 / /x rw - t s").at(0).super_options, "");
 }
 
+TEST(Mountinfo, TellsWhoMounted) {
+    const auto owner = [](const std::string& options) {
+        return MountEntry{0, 0, 0, {}, {}, {}, {}, options}.owner();
+    };
+    EXPECT_EQ(parse_mountinfo(kText)[1].owner(), 0U);
+    EXPECT_EQ(owner("rw,user_id=65534,group_id=0"), 65534U);
+    for (const auto* none : {"", "rw", "user_id=", "user_id=x", "xuser_id=1", "user_id=-1", "user_id=1x"})
+        EXPECT_EQ(owner(none), std::nullopt) << none;
+}
+
 TEST(Mountinfo, UndoesEscapes) {
     const auto mounts = parse_mountinfo(kText);
     EXPECT_EQ(mounts[1].mountpoint, "/mnt/my data\\x");
