@@ -62,6 +62,9 @@ struct OriginRead {
     std::uint64_t offset = 0;
     std::span<std::byte> destination;  ///< stays valid until `done`; filled whole, or the read fails
     Priority priority = Priority::demand;
+    /// Of the whole object, as it was looked up. ESTALE where the origin's answer to the read says another
+    /// one: a listing may lie. Empty: not known.
+    std::optional<std::uint64_t> object_size;
     /// Called exactly once, on any thread, possibly before read() returns. Must not block. ENOENT: gone;
     /// ESTALE: another version is there now; EACCES; ETIMEDOUT: the deadline passed; EIO: the rest.
     std::function<void(Result<void>)> done;

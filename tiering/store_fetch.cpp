@@ -31,6 +31,7 @@ void TieredStore::send(const FlightPtr& flight, Priority priority) {
     request.offset = flight->buffer->object_offset;
     request.destination = flight->buffer->writable().first(flight->buffer->bytes().size());
     request.priority = priority;
+    request.object_size = flight->object->size;
     request.done = [this, flight](Result<void> result) { complete(flight, std::move(result)); };
     const std::uint64_t size = request.destination.size();
     counters_.fetched.fetch_add(size, std::memory_order_relaxed);

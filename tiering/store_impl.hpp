@@ -91,6 +91,11 @@ class Warming {
   public:
     explicit Warming(std::function<void(Result<Store::Warmed>)> answer) : answer_(std::move(answer)) {}
     void begin_part() { pending_.fetch_add(1); }
+    /// A part failed: there is no point in bringing the others.
+    [[nodiscard]] bool has_failed() TIERFS_EXCLUDES(mutex_) {
+        MutexLock lock(mutex_);
+        return error_.has_value();
+    }
     /// The last part to end gives the answer.
     void end_part(std::uint64_t bytes, const Result<void>& result) TIERFS_EXCLUDES(mutex_);
 

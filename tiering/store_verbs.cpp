@@ -46,7 +46,7 @@ Result<void> TieredStore::bring_missing(const std::shared_ptr<const ObjectRef>& 
                                         const UnitLayout& layout, const std::shared_ptr<Warming>& warming) {
     Result<void> result;
     const std::uint64_t units = object->size == 0 ? 0 : layout.unit_of(object->size - 1) + 1;
-    for (std::uint64_t unit = 0; unit < units && result; ++unit) {
+    for (std::uint64_t unit = 0; unit < units && result && !warming->has_failed(); ++unit) {
         const BlockMask wanted = missing(object->content, layout, unit, layout.blocks_of(unit));
         if (wanted != 0 && object->archived) result = fail(archived_error(*object));
         const std::uint32_t longest = layout.whole ? kLargestUnitBlocks : longest_run_;

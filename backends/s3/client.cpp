@@ -141,7 +141,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
         if (http::is_throttling(response.status)) ++client_.counters_.throttled;
         client_.budget_.earned();
         const Expectation expected{operation_.offset, get ? operation_.destination.size() : 0,
-                                   operation_.version, is_write(operation_.kind)};
+                                   operation_.version, is_write(operation_.kind), operation_.object_size};
         auto judgement = judge(response, expected, target, what_);
         fresh_ = response.failure != http::Failure::none;
         switch (judgement.verdict) {

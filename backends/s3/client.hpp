@@ -21,6 +21,7 @@ struct Operation {
     std::string version;  ///< get: pinned
     std::uint64_t offset = 0;
     std::span<std::byte> destination;
+    std::optional<std::uint64_t> object_size;  ///< get: of the whole object, see OriginRead
     Priority priority = Priority::demand;
     http::Clock::time_point deadline = http::Clock::time_point::max();
     unsigned attempts = 100;                   ///< at most; the deadline comes first, usually

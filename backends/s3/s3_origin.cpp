@@ -294,6 +294,7 @@ void S3Origin::read(OriginRead request) {
     operation.version = std::move(request.version);
     operation.offset = request.offset;
     operation.destination = request.destination;
+    operation.object_size = request.object_size;
     operation.priority = request.priority;
     operation.deadline = deadline_in(deadline_);
     operation.done = [done = std::move(request.done)](Result<http::Response> response) {

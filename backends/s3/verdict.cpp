@@ -152,6 +152,9 @@ Judgement judge_range(const http::Response& response, const Expectation& expecte
         const auto range = parse_content_range(response.header("content-range"));
         if (!range) return broken("the reply holds no valid Content-Range");
         if (range->total && *range->total < end) return stale("the object has become shorter");
+        if (range->total && expected.object_size && *range->total != *expected.object_size)
+            return stale("the object has " + std::to_string(*range->total) + " bytes, and " +
+                         std::to_string(*expected.object_size) + " where it was looked up");
         if (range->first != expected.offset || range->last != end - 1)
             return broken("the reply holds another range than was asked for");
     } else if (expected.offset != 0) {

@@ -28,7 +28,8 @@ struct Expectation {
     std::uint64_t offset = 0;
     std::size_t size = 0;
     std::string version;
-    bool writing = false;  ///< PUT, POST or DELETE
+    bool writing = false;                                     ///< PUT, POST or DELETE
+    std::optional<std::uint64_t> object_size = std::nullopt;  ///< of the whole object; empty: whatever it is
 };
 
 /// `what` names the request ("GET s3://b/k at http://…") in the error's text.

@@ -6,8 +6,8 @@ namespace tierfs {
 namespace {
 
 bool same_object(const Attributes& known, const Attributes& found) {
-    return known.kind == found.kind &&
-           (known.kind == ObjectKind::directory || known.version == found.version);
+    return known.kind == found.kind && (known.kind == ObjectKind::directory ||
+                                        (known.version == found.version && known.size == found.size));
 }
 
 }  // namespace

@@ -257,3 +257,46 @@ def test_a_size_that_no_server_has_costs_nothing(mount, faulty):
     assert (m.path / "small").read_bytes() == faulty.objects["small"]
     memory = m.status()["memory"]
     assert memory["peak_bytes"] <= memory["limit_bytes"]
+
+
+LIES = {"larger": lambda size: size + 1000, "smaller": lambda size: size - 1000, "far larger": lambda size: size * 1000}
+
+
+@pytest.mark.parametrize("size", [5000, 20 << 20], ids=["small", "large"])
+@pytest.mark.parametrize("lie", LIES)
+def test_a_size_that_is_a_lie_ends_in_an_error(mount, faulty, cache, lie, size):
+    """Listings and HEADs say another size than GETs give: no read and no warm-up takes for the file what is not the file."""
+    body = data.content("liar", size)
+    faulty.objects = {"liar": body, "honest": data.content("honest", 5000)}
+    faulty.said_sizes = {"liar": LIES[lie](size)}
+    m = mount("s3://bucket", {**faulty.options, **cache, "origin.deadline": "3s"}, env=faulty.env)
+    for _ in range(2):  # the second time with what the first one may have left in the tiers
+        with pytest.raises(OSError) as error, open(m.path / "liar", "rb", buffering=0) as file:
+            at = 0
+            while piece := file.read(1 << 20):
+                data.expect_same(piece, body[at:at + len(piece)], "liar")
+                at += len(piece)
+        assert error.value.errno in (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
+        warmed = processes.run([daemon.BINARY, "warm", m.path, "--wait"], env=m.env, suspects=m.processes)
+        assert warmed.returncode == 1 and "liar" in warmed.err and "1 failed" in warmed.out, warmed
+    assert sum(path.startswith("/bucket/liar") for _, path, _ in faulty.seen) < 100, "it is not asked again and again"
+    data.expect_same((m.path / "honest").read_bytes(), faulty.objects["honest"], "honest")
+    memory = m.status()["memory"]
+    assert memory["peak_bytes"] <= memory["limit_bytes"]
+
+
+def test_a_size_that_was_a_lie_is_found_out(mount, faulty):
+    """Only the listing lies: who opens the file again after the error has it whole."""
+    body = data.content("liar", 5000)
+    faulty.objects = {"liar": body}
+    faulty.said_sizes = {"liar": 4000}
+    m = mount("s3://bucket", {**faulty.options, "origin.deadline": "3s", "metadata.ttl": "1s"}, env=faulty.env)
+    os.listdir(m.path)
+    faulty.said_sizes = {}
+
+    def whole():
+        try:
+            return (m.path / "liar").read_bytes() == body
+        except OSError:
+            return False
+    processes.wait_until(whole, what="the file as it is")

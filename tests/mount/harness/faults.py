@@ -97,6 +97,7 @@ class FaultyS3(Web):
         self.objects = dict(objects or {})
         self.storage_class = {}  # key -> GLACIER ...; a GET of it is refused as S3 does
         self.metadata = {}  # key -> headers that its answers have besides
+        self.said_sizes = {}  # key -> what listings and HEADs say of its size; GETs tell the truth
         self.fault = lambda method, key, number: None
         self.numbers = {}
         self.lock = threading.Lock()
@@ -152,7 +153,7 @@ class FaultyS3(Web):
                 groups.append(name)
             else:
                 rows.append(f"<Contents><Key>{encode(key)}</Key><LastModified>2024-05-06T07:08:09.000Z</LastModified>"
-                            f"<ETag>{escape(self.etag(key))}</ETag><Size>{len(self.objects[key])}</Size>"
+                            f"<ETag>{escape(self.etag(key))}</ETag><Size>{self.said_sizes.get(key, len(self.objects[key]))}</Size>"
                             f"<StorageClass>{self.storage_class.get(key, 'STANDARD')}</StorageClass></Contents>")
         token = f"<NextContinuationToken>{escape(last)}</NextContinuationToken>" if more else ""
         encoding = "<EncodingType>url</EncodingType>" if query.get("encoding-type") == "url" else ""
@@ -185,7 +186,7 @@ class FaultyS3(Web):
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(body)}"
             status, body = 206, body[start:stop]
         if request.command == "HEAD":
-            return request.answer(status, b"", headers, length=len(body))
+            return request.answer(status, b"", headers, length=self.said_sizes.get(key, len(body)))
         if fault == "short":
             request.close_connection = True
             return request.answer(status, body[:len(body) // 2], headers, length=len(body))
