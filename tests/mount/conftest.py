@@ -15,7 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from harness import daemon, disks, faults, nfs, processes, servers  # noqa: E402  pylint: disable=wrong-import-position
 
-TEST_LIMIT = 100  # seconds; multiplied by the build's slowness, and where large counts run
+# Seconds; multiplied by the build's slowness, and where large counts run.
+TEST_LIMIT = float(os.environ.get("TIERFS_TEST_LIMIT", "100"))
+AFTER_THE_LIMIT = min(45, TEST_LIMIT)  # seconds until a test that the death of its daemons did not end is interrupted
 SANITIZED = os.environ.get("TIERFS_TEST_BUILD", "") in ("asan", "tsan")
 FULL = os.environ.get("TIERFS_TEST_FULL", "") == "1"
 
@@ -61,8 +63,13 @@ def folder(root, request):
 @pytest.fixture(autouse=True)
 def watchdog(request):
     """A test that hangs in a system call cannot time itself out. When the limit passes, this shows what the threads of
-    tierfs and of the test wait for, and kills the daemons of the test: the kernel then ends what waits for them."""
+    tierfs and of the test wait for, and kills the daemons of the test: the kernel then ends what waits for them. A test
+    that waits for something else is interrupted later, again and again, since it may wait in what it cleans up too."""
     mounts = request.node.mounts_of_test = []
+    done = threading.Event()
+
+    def interrupt(*_):
+        pytest.fail(f"interrupted, for there was no end {AFTER_THE_LIMIT:g} s after its daemons were killed")
 
     def bark():
         pids = [pid for mount in mounts for pid in mount.processes()]
@@ -70,13 +77,18 @@ def watchdog(request):
         faulthandler.dump_traceback(file=sys.__stderr__)
         request.node.hung = True
         processes.kill(pids)
+        while not done.wait(AFTER_THE_LIMIT):
+            os.kill(os.getpid(), signal.SIGALRM)
 
+    signal.signal(signal.SIGALRM, interrupt)
     limit = TEST_LIMIT * processes.SLOWNESS * (20 if FULL else 1)
     timer = threading.Timer(limit, bark)
     timer.daemon = True
     timer.start()
     yield
+    done.set()
     timer.cancel()
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
     assert not getattr(request.node, "hung", False), f"the test was still running after {limit:g} s (see stderr)"
 
 

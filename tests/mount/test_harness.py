@@ -1,6 +1,7 @@
 """The stand-ins themselves, checked with a client that everybody trusts: a stand-in that lies makes tests that lie."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -123,3 +124,16 @@ def test_limits_of_commands(folder):
     with pytest.raises(AssertionError, match="wchan"):
         processes.run(["sleep", "1000"], timeout=0.2)
     assert not processes.with_marker(f"nothing-has-this-{os.getpid()}")
+
+
+def test_no_test_hangs(folder):
+    """One that waits for what the death of its daemons does not bring is interrupted, and the next one runs."""
+    (folder / "test_hanging.py").write_text(
+        "import threading\n\ndef test_forever():\n    threading.Event().wait()\n\ndef test_next():\n    pass\n")
+    here = Path(__file__).parent
+    env = {**os.environ, "PYTHONPATH": str(here), "TIERFS_TEST_LIMIT": "1", "TIERFS_TEST_SLOWNESS": "1"}
+    ended = processes.run(["/usr/bin/python3", "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "-c", "/dev/null",
+                           "--rootdir", folder, folder], env=env, cwd=folder, timeout=60)
+    assert ended.returncode == 1, ended.out + ended.err
+    assert "1 failed, 1 passed" in ended.out or "1 passed, 1 failed" in ended.out, ended.out
+    assert "interrupted, for there was no end" in ended.out

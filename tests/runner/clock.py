@@ -18,6 +18,7 @@ print(time.perf_counter() - begun)
 REFERENCE = 0.14
 TRIES = 3
 SLOWEST = 4.0  # what is slower than that is no machine to test on
+GRACE = 12 * 60  # seconds after the end in which what is under way then has to be done
 
 _end = None
 
@@ -47,3 +48,13 @@ def end():
 def has(seconds):
     """Whether so much time is left."""
     return _end is None or time.time() + seconds < _end
+
+
+def left():
+    """Seconds until what still runs is stopped, whatever it is; at least 1. None: as long as it takes."""
+    return None if _end is None else max(1.0, _end + GRACE - time.time())
+
+
+def is_over():
+    """Whether what still ran has been stopped."""
+    return _end is not None and time.time() >= _end + GRACE - 1

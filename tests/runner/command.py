@@ -6,6 +6,8 @@ import subprocess
 import threading
 import time
 
+import clock
+
 _lock = threading.Lock()
 _running = set()  # what stop_all stops; None once it has
 
@@ -23,8 +25,11 @@ class Outcome:
 
 def run(command, log, limit, env=None, cwd=None, grace=60):
     """Runs the command with its output in the file `log`. When the limit passes, or this process is interrupted,
-    asks it to end (SIGINT: pytest then unmounts what it mounted) and kills what is left after `grace` seconds."""
+    asks it to end (SIGINT: pytest then unmounts what it mounted) and kills what is left after `grace` seconds. No command
+    runs longer than this run of the tests may."""
     started = time.monotonic()
+    if clock.left() is not None:
+        limit = min(limit, clock.left())
     with open(log, "wb") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                                    env=env, cwd=cwd, start_new_session=True)
@@ -60,13 +65,17 @@ def stop_all(grace=60):
 
 
 def stop(process, grace):
-    """Asks the process's group to end, kills it after `grace` seconds."""
+    """Asks the process's group to end, kills it after `grace` seconds. One that the kernel does not let go of even then
+    is left alone: it must not hold up the run."""
     signal_group(process, signal.SIGINT)
     try:
         process.wait(grace)
     except subprocess.TimeoutExpired:
         signal_group(process, signal.SIGKILL)
-        process.wait()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            pass
 
 
 def signal_group(process, signum):
