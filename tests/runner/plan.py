@@ -49,7 +49,7 @@ def all_suites(options, pattern):
         Mounts("tsan", 420 * times, pattern, "tsan", 4, options.full).in_lane("mounts"),
         Build("release", ("tierfs", "tierfs-stage", "iobench"), 600, options.jobs),
         # Each of them has run with AddressSanitizer: a third, and all that only this build can.
-        Mounts("release", 330 * times, pattern, "release or release_only", 2, options.full).sample(3).in_lane("mounts"),
+        Mounts("release", 450 * times, pattern, "release or release_only", 2, options.full).sample(3).in_lane("mounts"),
         Package("release", 160, pattern, options.full).in_lane("package"),
         Faults("crash-release", "crash", "release", 150 * times, 2, options.full, "release").in_lane("package"),
     ]
