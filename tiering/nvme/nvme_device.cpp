@@ -161,7 +161,9 @@ ReadOutcome NvmeDevice::read_located(const ContentId& id, const Location& locati
         const auto now = gone ? core_.find_indexed(id) : std::nullopt;
         if (now && *now != location && now->object_size == location.object_size)
             return read_located(id, *now, offset, out);
-        writer_->distrust(id, location, offset, out.size());
+        TIERFS_SYNC_POINT("nvme.read.distrusted");
+        writer_->distrust(id, location, offset, out.size(),
+                          unreadable ? NvmeWriter::Fault::unreadable : NvmeWriter::Fault::damaged);
     }
     return outcome;
 }

@@ -161,9 +161,10 @@ void NvmeWriter::erase(const ContentId& id) {
 }
 
 void NvmeWriter::distrust(const ContentId& id, const Location& seen, std::uint64_t offset,
-                          std::uint64_t length) {
+                          std::uint64_t length, Fault fault) {
     Task task;
     task.kind = Task::Kind::distrust;
+    task.fault = fault;
     task.id = id;
     task.seen = seen;
     task.offset = offset;
@@ -172,6 +173,18 @@ void NvmeWriter::distrust(const ContentId& id, const Location& seen, std::uint64
         MutexLock lock(mutex_);
         if (closed_ || queue_.size() >= kMostReports) return;
         queue_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+}
+
+void NvmeWriter::disown(DatasetNumber dataset) {
+    Task task;
+    task.kind = Task::Kind::disown;
+    task.dataset = dataset;
+    {
+        MutexLock lock(mutex_);
+        if (closed_) return;
+        queue_.push_back(std::move(task));  // behind what was taken for the dataset
     }
     wake_.notify_one();
 }
@@ -308,6 +321,11 @@ void NvmeWriter::work(Task& task) {
         case Task::Kind::distrust:
             review(task);
             break;
+        case Task::Kind::disown:
+            if (pins(task.dataset)) break;  // again since: what is being written is for that
+            packers_.let_go(task.dataset);
+            core_.catalog.disown_unless_pinned(task.dataset);
+            break;
         case Task::Kind::meet_limit:
             space_.meet_limit();
             break;
@@ -394,7 +412,11 @@ void NvmeWriter::review(const Task& task) {
         core_.erase_location(task.id);
         return;
     }
-    files_.drop_blocks(task.id, task.offset, task.length);
+    if (task.fault == Fault::unreadable) {
+        files_.drop_blocks(task.id, task.offset, task.length);
+    } else {
+        files_.drop_damaged(task.id, now->object_size, task.offset, task.length);
+    }
 }
 
 }  // namespace tierfs
