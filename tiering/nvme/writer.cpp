@@ -110,6 +110,7 @@ bool NvmeWriter::enqueue(Task task) {
                                  {codec_of(entry.codec).value_or(Codec::none), entry.object_size});
         }
         queued_bytes_ += task.memory;
+        core_.counters.unwritten_bytes += task.memory;
         queue_.push_back(std::move(task));
     }
     wake_.notify_one();
@@ -135,6 +136,7 @@ void NvmeWriter::relieve() {
             --at;
             if (!at->brings_data()) continue;
             queued_bytes_ -= at->memory;
+            core_.counters.unwritten_bytes -= at->memory;
             if (at->kind == Task::Kind::admit)
                 queued_.erase(Piece{at->id, at->offset, at->length, at->dataset});
             dequeued(*at);
@@ -281,6 +283,7 @@ void NvmeWriter::run() {
             continue;
         }
         work(task);
+        core_.counters.unwritten_bytes -= task.memory;  // what went into a chunk counts there by now
         if (++since_adopted_ >= kTasksPerAdoption) {
             since_adopted_ = 0;
             idle_work();
@@ -296,6 +299,7 @@ void NvmeWriter::run() {
     MutexLock lock(mutex_);
     queue_.clear();
     queued_.clear();
+    core_.counters.unwritten_bytes = 0;
     ended_ = true;
     lock.unlock();
     done_.notify_all();
