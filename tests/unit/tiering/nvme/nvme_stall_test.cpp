@@ -111,9 +111,9 @@ TEST_F(NvmeStallTest, ReadsThatGoAroundADeviceAreCounted) {
     int reading = 0;
     Got third = Got::right;
     hooks_.after_lookup = [&] {  // two that wait for the device, for too long
-        ++reading;
-        if (reading == 1) EXPECT_EQ(get(1, 5000), Got::right);
-        if (reading != 2) return;
+        const int number = ++reading;
+        if (number == 1) EXPECT_EQ(get(1, 5000), Got::right);
+        if (number != 2) return;
         clock_ms_ += 501;
         third = get(1, 5000);
     };
