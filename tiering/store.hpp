@@ -61,7 +61,10 @@ struct TierStats {
     std::uint64_t codec_saved_bytes = 0, unknown_codecs = 0;
     std::uint64_t pinned_bytes = 0;  ///< of what `tierfs pin` names (gauge)
     std::uint64_t dropped = 0;       ///< pieces not written since the device stalled
-    std::string state = "normal";    ///< normal, unstable, down
+    /// Of NVMe: reads, or looks for what they want, that went around a device since it hesitated.
+    std::uint64_t bypassed = 0;
+    std::uint64_t unwritten_bytes = 0;  ///< that NVMe has taken and not written yet (gauge)
+    std::string state = "normal";       ///< normal, unstable, down
     std::vector<DeviceStats> devices;
 };
 

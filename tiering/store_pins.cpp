@@ -142,11 +142,11 @@ void TieredStore::end_pin_round() {
     datasets_.pinned().refused = false;
     ram_.release_kept(before.number);
     ram_.trim();
+    retain_as(before, Retention::passes);  // before it is disowned: what is pinned keeps the extent under way
     if (nvme_ != nullptr) {
         nvme_->disown(before.number);
         if (earlier_pins_) nvme_->retain(kUnknownDataset, Retention::goes);
     }
-    retain_as(before, Retention::passes);  // the rest of the extent that was being written for it
     earlier_pins_ = false;
     pin_round_ = false;
 }

@@ -27,8 +27,8 @@ constexpr const char* kUsage =
     "       tierfs pin PATH... [-f LIST] [--wait] [--json]\n"
     "       tierfs unpin PATH... [-f LIST] [--json]\n"
     "       tierfs class MOUNTPOINT MATCH CLASS\n"
-    "       tierfs pack SOURCE DEST [--shard I/N] [--order FILE] [--update] [--prune] [--dry-run]\n"
-    "                   [--json] [-o KEY=VALUE,...]\n"
+    "       tierfs pack SOURCE DEST [--shard I/N] [--order FILE] [--codec CODEC] [--update] [--prune]\n"
+    "                   [--dry-run] [--json] [-o KEY=VALUE,...]\n"
     "       tierfs verify CACHE-or-PACK [--repair] [--json] [-o KEY=VALUE,...]\n"
     "       tierfs config [--defaults | --check FILE [PATH...]]\n"
     "       tierfs --help | --version\n";

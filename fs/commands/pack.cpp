@@ -129,12 +129,14 @@ nlohmann::ordered_json manifest_json(const pack::Manifest& manifest) {
     json["packed_bytes"] = manifest.packed_bytes;
     json["extents"] = manifest.extents;
     json["extent_bytes"] = manifest.extent_bytes;
+    json["codec"] = pack::to_string(manifest.codec);
     return json;
 }
 
 struct Request {
     std::string source, dest, order_file;
     Share shard;
+    std::optional<pack::PackingCodec> codec;
     std::vector<std::string> options;
     bool dry_run = false, json = false, update = false, prune = false;
 };
@@ -171,6 +173,9 @@ void report(const Request& request, const pack::Published& published, const pack
                 static_cast<unsigned long long>(manifest.packed_files),
                 format_size(manifest.packed_bytes).c_str(), static_cast<unsigned long long>(manifest.extents),
                 static_cast<unsigned long long>(published.found));
+    if (manifest.codec.codec != Codec::none && !request.dry_run)
+        std::printf("codec %s: the extents take %s\n", pack::to_string(manifest.codec).c_str(),
+                    format_size(manifest.extent_bytes).c_str());
 }
 
 Result<std::string> text_of(const std::string& file) {
@@ -196,6 +201,7 @@ Result<void> run(const Request& request, const Settings& settings, Origin& sourc
     options.update = request.update;
     options.prune = request.prune;
     options.shard = request.shard;
+    options.codec = request.codec;
     if (!request.order_file.empty()) {
         auto order = text_of(request.order_file);
         if (!order) return fail(order.error());
@@ -233,6 +239,11 @@ int pack_command(const std::vector<std::string>& arguments) {
     app.add_option(
         "--shard", shard,
         "I/N, I from 0: pack this share of the extents; the last of N such runs completes the pack");
+    std::string codec;
+    app.add_option(
+        "--codec", codec,
+        "none, lz4, zstd or zstd:LEVEL (1 to 19, 3 if none is given): compress files where that saves 12 %; "
+        "without this, as the pack in DEST, else none");
     app.add_flag("--dry-run", request.dry_run, "only show what would be packed");
     app.add_flag("--json", request.json, "print what came of it as JSON");
     if (const auto ended = parse_arguments(app, arguments)) return *ended;
@@ -242,6 +253,14 @@ int pack_command(const std::vector<std::string>& arguments) {
         return 2;
     }
     request.shard = *share;
+    if (app.count("--codec") != 0) {
+        const auto parsed = pack::parse_packing_codec(codec);
+        if (!parsed) {
+            command_failed("--codec: " + parsed.error().message);
+            return 2;
+        }
+        request.codec = *parsed;
+    }
     const auto settings = settings_of(request.source, request.options);
     if (!settings) return settings_refused(settings.error());
     stage::StopFlag stop;

@@ -192,6 +192,11 @@ std::vector<Metric> tier_metrics() {
          [](In in, Samples& s) {
              if (in.has_nvme) s.add(tier("nvme"), of(in.store.nvme.dropped));
          }},
+        {"tierfs_tier_reads_bypassed_total", Kind::counter, "tier",
+         "Reads that went around a device since it hesitated.",
+         [](In in, Samples& s) {
+             if (in.has_nvme) s.add(tier("nvme"), of(in.store.nvme.bypassed));
+         }},
         {"tierfs_device_limit_bytes", Kind::gauge, "path", "What the NVMe tier may take of a device.",
          [](In in, Samples& s) { by_device(in, s, [](const DeviceStats& d) { return d.limit_bytes; }); }},
         {"tierfs_device_used_bytes", Kind::gauge, "path", "What it takes.",

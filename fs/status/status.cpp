@@ -31,6 +31,8 @@ Json tier_json(const char* name, const TierStats& tier, bool present) {
 Json tiers_json(const StatusInputs& in) {
     Json nvme = tier_json("nvme", in.store.nvme, in.has_nvme);
     nvme["dropped"] = in.store.nvme.dropped;
+    nvme["bypassed"] = in.store.nvme.bypassed;
+    nvme["unwritten_bytes"] = in.store.nvme.unwritten_bytes;
     nvme["admitted_bytes"] = in.store.nvme.admitted_bytes;
     nvme["reinserted_bytes"] = in.store.nvme.reinserted_bytes;
     nvme["codec_saved_bytes"] = in.store.nvme.codec_saved_bytes;
@@ -207,6 +209,11 @@ void tier_lines(std::string& out, const Json& status) {
                    " moved since they are hot\n";
         if (count_at(tier, "/codec_saved_bytes") != "0")
             out += padded("", 10) + "compressed: " + size_at(tier, "/codec_saved_bytes") + " not written\n";
+        if (count_at(tier, "/unwritten_bytes") != "0")
+            out += padded("", 10) + size_at(tier, "/unwritten_bytes") + " are still to be written\n";
+        if (count_at(tier, "/bypassed") != "0")
+            out +=
+                padded("", 10) + count_at(tier, "/bypassed") + " reads went around a device that hesitated\n";
         device_lines(out, tier);
     }
     out += padded("origin", 44) + size_at(status, "/reads/by_tier/origin") + "\n";

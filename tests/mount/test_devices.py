@@ -32,6 +32,18 @@ def fetched(m):
     return m.status()["origin"]["bytes_read"]
 
 
+def expect_no_fetch(m, files):
+    """All is read from the tier. On a busy machine some reads go around a device that hesitates: then once more."""
+    for _ in range(5):
+        before, bypassed = fetched(m), m.tier("nvme")["bypassed"]
+        data.expect_files(m.path, files)
+        if fetched(m) == before:
+            return
+        assert m.tier("nvme")["bypassed"] > bypassed, f"{fetched(m) - before} bytes were fetched again"
+        settled(m)
+    pytest.fail("the devices hesitate all the time")
+
+
 def fill(m, files):
     data.expect_files(m.path, files)
     settled(m)
@@ -47,8 +59,8 @@ def test_spread_and_found_in_another_order(origin, mount, two):
     assert sum(device["limit_bytes"] for device in devices(m)) == 300 << 20
     m.umount()
     m = mount(origin, on(two[1], two[0]))
-    data.expect_files(m.path, files)
-    assert fetched(m) == 0 and m.status()["reads"]["errors"] == 0
+    expect_no_fetch(m, files)
+    assert m.status()["reads"]["errors"] == 0
     m.umount()
 
 
@@ -77,9 +89,8 @@ def test_missing_at_start(origin, mount, two, missing):
     gone.chmod(0o700)
     for _ in range(2):
         m = mount(origin, on(*two))
-        data.expect_files(m.path, files)
+        expect_no_fetch(m, files)
         assert m.status()["reads"]["errors"] == 0 and m.tier("nvme")["state"] == "normal"
-        assert fetched(m) == 0
         m.umount()
 
 
@@ -116,9 +127,7 @@ def test_one_disappears_and_comes_back(origin, mount, two):
     assert state(m, 0) == "normal" and m.tier("nvme")["state"] == "unstable" and devices(m)[1]["reason"]
     data.expect_files(m.path, files)
     settled(m)
-    before = fetched(m)
-    data.expect_files(m.path, files)
-    assert fetched(m) == before, "what was lost is on the other device now"
+    expect_no_fetch(m, files)  # what was lost is on the other device now
     two[1].recover()
     processes.wait_until(lambda: m.tier("nvme")["state"] == "normal", timeout=60, what="the device is back")
     data.expect_files(m.path, files)

@@ -25,13 +25,13 @@ def dataset(origin):
 
 
 def settled(m):
-    """Waits until the tier writes no more: for a second, or longer where the machine is slow."""
+    """Waits until the tier has written what it took, and takes no more: for a second, or longer where the machine is slow."""
     last, patience = [-1, time.monotonic()], max(1.0, processes.SLOWNESS / 3)
 
     def quiet():
-        written = m.tier("nvme")["written_bytes"]
-        if written != last[0]:
-            last[:] = [written, time.monotonic()]
+        tier = m.tier("nvme")
+        if tier["written_bytes"] != last[0] or tier["unwritten_bytes"] != 0:
+            last[:] = [tier["written_bytes"], time.monotonic()]
         return time.monotonic() - last[1] > patience
     processes.wait_until(quiet, timeout=30, what="the NVMe tier settles", interval=0.2)
 

@@ -54,6 +54,46 @@ def test_directory_to_folder(origin, folder):
     assert files_of(dest) == files_of(folder / "other"), "the same input gives the same bytes"
 
 
+@pytest.mark.parametrize("codec", ["lz4", "zstd", "zstd:9"])
+def test_codecs(origin, folder, mount, codec):
+    """Text takes less, noise what it took; a mount reads both, whole and in parts, also the pack of another codec after an
+    update, and without --codec a run goes on with the codec that is there."""
+    words = random.Random(4)
+    lines = [" ".join(words.choices(["tier", "extent", "pack", "origin", "index"], k=12)) + "\n" for _ in range(64)]
+    files = {f"text{n:02}": data.write(origin / f"text{n:02}", "".join(words.choices(lines, k=1 + 50 * n)).encode())
+             for n in range(20)}
+    files["noise"] = data.write(origin / "noise", data.content("noise", 700_000))
+    made = pack(origin, folder / "pack", "--codec", codec)
+    assert made["codec"] == {"zstd": "zstd:3"}.get(codec, codec)
+    assert 700_000 < made["extent_bytes"] < 700_000 + (made["packed_bytes"] - 700_000) / 2
+    assert tierfs("verify", folder / "pack").returncode == 0
+    m = mount(origin, {"pack": str(folder / "pack")})
+    with open(m.path / "text19", "rb") as file:
+        file.seek(40_000)
+        assert file.read(5000) == files["text19"][40_000:45_000]
+    data.expect_files(m.path, files)
+    again = pack(origin, folder / "pack")
+    assert again["was_there"] and again["bytes_read"] == 0
+    refused = tierfs("pack", origin, folder / "pack", "--codec", "none")
+    assert refused.returncode == 1 and f"its codec is {made['codec']}" in refused.err, refused
+    updated = pack(origin, folder / "pack", "--codec", "none", "--update")
+    assert updated["codec"] == "none" and updated["bytes_read"] == updated["packed_bytes"]
+    data.expect_files(m.path, files)
+    counted = m.status()["pack"]
+    assert counted["reads"] >= len(files) and counted["failed"] == counted["damaged"] == 0
+    later = mount(origin, {"pack": str(folder / "pack")})
+    data.expect_files(later.path, files)
+    assert later.status()["pack"]["failed"] == later.status()["pack"]["damaged"] == 0
+
+
+def test_codecs_that_are_none(origin, folder):
+    data.make_files(origin, 1, 100)
+    for codec in ("gzip", "zstd:0", "zstd:20", "lz4:2", ""):
+        refused = tierfs("pack", origin, folder / "pack", "--codec", codec)
+        assert refused.returncode == 2 and "zstd:LEVEL" in refused.err, refused
+    assert not (folder / "pack").exists()
+
+
 def test_damage_is_named(origin, folder):
     make_dataset(origin)
     dest = folder / "pack"

@@ -320,6 +320,16 @@ bool Catalog::take_over(const Unit& unit, DatasetNumber dataset, DatasetNumber f
 
 void Catalog::disown(DatasetNumber dataset) {
     MutexLock lock(mutex_);
+    let_go_of(dataset);
+}
+
+void Catalog::disown_unless_pinned(DatasetNumber dataset) {
+    // Under the lock: what is taken over for it after it was pinned comes after this.
+    MutexLock lock(mutex_);
+    if (shares_.get(dataset) != Retention::pinned) let_go_of(dataset);
+}
+
+void Catalog::let_go_of(DatasetNumber dataset) {
     const auto let_go = [&](auto& info) {
         if (info.dataset != dataset) return;
         shares_.remove(dataset, info.bytes);

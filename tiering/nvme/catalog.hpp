@@ -198,6 +198,8 @@ class Catalog {
     bool take_over(const Unit& unit, DatasetNumber dataset, DatasetNumber from);
     /// What is this dataset's is nobody's from now on, but for extents that are being written.
     void disown(DatasetNumber dataset);
+    /// The same for who comes late: what has been pinned under this number since is left alone.
+    void disown_unless_pinned(DatasetNumber dataset);
     [[nodiscard]] DatasetNumber owner(const Unit& unit) const;
     /// Whether there is anything left to claim.
     [[nodiscard]] bool has_unclaimed() const { return shares_.used(kUnknownDataset) > 0; }
@@ -246,6 +248,7 @@ class Catalog {
     };
     std::shared_ptr<ExtentHandle> open_extent(std::uint64_t number, const ExtentUuid& uuid, Lookup& lookup)
         TIERFS_EXCLUDES(mutex_);
+    void let_go_of(DatasetNumber dataset) TIERFS_REQUIRES(mutex_);
     [[nodiscard]] Chosen chosen(const Unit& unit) const TIERFS_REQUIRES(mutex_);
     [[nodiscard]] bool is_pinned(const Unit& unit) const TIERFS_REQUIRES(mutex_);
     [[nodiscard]] UnitInfo info(const Unit& unit) const TIERFS_REQUIRES(mutex_);

@@ -20,6 +20,8 @@ void add_counts(TierStats& sum, const TierStats& more) {
     sum.codec_saved_bytes += more.codec_saved_bytes;
     sum.unknown_codecs += more.unknown_codecs;
     sum.dropped += more.dropped;
+    sum.bypassed += more.bypassed;
+    sum.unwritten_bytes += more.unwritten_bytes;
 }
 
 DeviceKeeper::DeviceKeeper(NvmePlace place, Context context)
@@ -168,6 +170,7 @@ void DeviceKeeper::close_device(const DevicePtr& device) {
     device->abandon();  // waits for the writer: for as long as the device holds it
     MutexLock lock(mutex_);
     add_counts(before_, device->stats());
+    before_.unwritten_bytes = 0;  // it is not written any more
     checksum_errors_before_ += device->checksum_errors();
     lock.unlock();
     log::warning("NVMe tier: " + place_.name + " is closed, and opened again when it answers");

@@ -192,7 +192,24 @@ void FileWriter::drop_blocks(const ContentId& id, std::uint64_t offset, std::uin
         location->complete = false;
         (void)core_.store_location(id, *location);
     }
-    if (!handle->file.clear(offset / kBlockSize, block_count(length))) space_.drop(Unit::file(id));
+    const std::uint64_t first = offset / kBlockSize;
+    if (!handle->file.clear(first, block_count(offset + length) - first)) space_.drop(Unit::file(id));
+}
+
+void FileWriter::drop_damaged(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
+                              std::uint64_t length) {
+    Catalog::Lookup lookup;
+    const auto handle = core_.catalog.file(id, lookup, false);
+    if (!handle || handle->file.size() != object_size) {
+        drop_blocks(id, offset, length);
+        return;
+    }
+    AlignedBuffer buffer(kBlockSize);
+    const std::uint64_t end = std::min(offset + length, object_size);
+    for (std::uint64_t at = offset / kBlockSize * kBlockSize; at < end; at += kBlockSize) {
+        const auto block = buffer.span().first(std::min<std::uint64_t>(kBlockSize, object_size - at));
+        if (handle->file.read(at, block) != ReadOutcome::hit) drop_blocks(id, at, block.size());
+    }
 }
 
 }  // namespace tierfs

@@ -18,8 +18,12 @@ class FileWriter {
     void write(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
                std::span<const std::span<const std::byte>> pieces, DatasetNumber dataset);
 
-    /// Marks blocks absent that did not verify.
+    /// Marks the blocks absent that bytes [offset, offset + length) are in.
     void drop_blocks(const ContentId& id, std::uint64_t offset, std::uint64_t length);
+    /// The same for those that do not verify now: since a reader found damage they may have been written
+    /// anew.
+    void drop_damaged(const ContentId& id, std::uint64_t object_size, std::uint64_t offset,
+                      std::uint64_t length);
 
     /// At most so much is taken for a piece of that many bytes.
     [[nodiscard]] static std::uint64_t space_of(std::uint64_t length);

@@ -73,6 +73,9 @@ struct NvmeCounters {
     std::atomic<std::uint64_t> admitted_bytes{0}, reinserted_bytes{0};  ///< of objects, written
     std::atomic<std::uint64_t> codec_saved_bytes{0};  ///< of extents: what the same objects would take more
     std::atomic<std::uint64_t> unknown_codecs{0};     ///< entries of extents that a later version wrote
+    std::atomic<std::uint64_t> bypassed{0};           ///< TierStats::bypassed
+    /// Gauge: buffers that wait for the writer or are in its hands, and what lies in chunks under way.
+    std::atomic<std::uint64_t> unwritten_bytes{0};
 };
 
 /// Records of an extent are put and erased in batches of about so many bytes.

@@ -36,7 +36,9 @@ class NvmeDevice::Waiting {
           bytes_(bytes),
           began_(device.core_.now()),
           admitted_(device.core_.health.may_read() &&
-                    device.watch_.begin(began_, device.core_.health.state() != Health::State::normal)) {}
+                    device.watch_.begin(began_, device.core_.health.state() != Health::State::normal)) {
+        if (!admitted_ && device.core_.health.may_read()) ++device.core_.counters.bypassed;
+    }
     ~Waiting() {
         if (admitted_) device_.watch_.end(began_, device_.core_.now(), bytes_);
     }
@@ -161,7 +163,9 @@ ReadOutcome NvmeDevice::read_located(const ContentId& id, const Location& locati
         const auto now = gone ? core_.find_indexed(id) : std::nullopt;
         if (now && *now != location && now->object_size == location.object_size)
             return read_located(id, *now, offset, out);
-        writer_->distrust(id, location, offset, out.size());
+        TIERFS_SYNC_POINT("nvme.read.distrusted");
+        writer_->distrust(id, location, offset, out.size(),
+                          unreadable ? NvmeWriter::Fault::unreadable : NvmeWriter::Fault::damaged);
     }
     return outcome;
 }
@@ -353,6 +357,8 @@ TierStats NvmeDevice::stats() const {
     stats.codec_saved_bytes = core_.counters.codec_saved_bytes;
     stats.unknown_codecs = core_.counters.unknown_codecs;
     stats.dropped = core_.counters.dropped;
+    stats.bypassed = core_.counters.bypassed;
+    stats.unwritten_bytes = core_.counters.unwritten_bytes;
     stats.state = core_.health.state_name();
     return stats;
 }

@@ -59,7 +59,10 @@ class NvmeDevice {
     [[nodiscard]] bool has_unclaimed() const { return core_.catalog.has_unclaimed(); }
     void claim(const ContentId& id, const Location& location, DatasetNumber dataset);
     bool take_over(const ContentId& id, const Location& location, DatasetNumber dataset, DatasetNumber from);
-    void disown(DatasetNumber dataset) { core_.catalog.disown(dataset); }
+    void disown(DatasetNumber dataset) {
+        core_.catalog.disown(dataset);
+        writer_->disown(dataset);
+    }
     [[nodiscard]] std::uint64_t used_by(DatasetNumber dataset) const {
         return core_.catalog.shares().used(dataset);
     }

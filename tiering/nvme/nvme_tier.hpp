@@ -140,8 +140,8 @@ class NvmeTier {
     /// only.
     virtual bool take_over(const ContentId& id, std::uint64_t object_size, DatasetNumber dataset,
                            DatasetNumber from) = 0;
-    /// What this dataset has here is nobody's from now on, as if an earlier run had left it; but for an
-    /// extent that is being written.
+    /// What this dataset has here is nobody's from now on, as if an earlier run had left it. An extent that
+    /// is being written follows when what is queued is written, unless the dataset is pinned then.
     virtual void disown(DatasetNumber dataset) = 0;
     [[nodiscard]] virtual std::uint64_t used_by(DatasetNumber dataset) const = 0;
 

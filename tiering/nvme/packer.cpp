@@ -63,6 +63,7 @@ void Packer::add(const ContentId& id, std::span<const std::span<const std::byte>
     if (!added) return;
     const auto& entries = chunk_.table().entries;
     if (entries.size() == 1) first_entry_ = core_.now();
+    core_.counters.unwritten_bytes += entries.back().stored_length;
     core_.unwritten.packed(id, chunk_.stored(entries.back()), as);
 }
 
@@ -73,6 +74,7 @@ bool Packer::try_moved(const ContentId& id, std::span<const std::byte> bytes, St
     if (!chunk_.add(id, pieces, as)) return false;
     if (chunk_.table().entries.size() == 1) first_entry_ = core_.now();
     moved_bytes_ += bytes.size();
+    core_.counters.unwritten_bytes += bytes.size();
     return true;
 }
 
@@ -174,7 +176,10 @@ void Packer::flush() {
             return Chunk{&chunk_.table(), all, {}};
         },
         std::exchange(moved_bytes_, 0));
-    for (const ChunkEntry& entry : chunk_.table().entries) core_.unwritten.gone(entry.id);
+    for (const ChunkEntry& entry : chunk_.table().entries) {
+        core_.unwritten.gone(entry.id);
+        core_.counters.unwritten_bytes -= entry.stored_length;
+    }
     chunk_.clear();
 }
 

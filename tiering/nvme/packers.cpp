@@ -26,12 +26,17 @@ Packers::Pair& Packers::pair_of(DatasetNumber dataset) {
         pairs_.splice(pairs_.begin(), pairs_, found);
         return pairs_.front();
     }
-    if (pairs_.size() >= kMostDatasetsWritten) {
-        pairs_.back().small.seal();
-        if (pairs_.back().main) pairs_.back().main->seal();
-        pairs_.pop_back();
-    }
+    if (pairs_.size() >= kMostDatasetsWritten) let_go(pairs_.back().dataset);
     return pairs_.emplace_front(core_, space_, next_number_, dataset);
+}
+
+void Packers::let_go(DatasetNumber dataset) {
+    const auto found =
+        std::find_if(pairs_.begin(), pairs_.end(), [&](const Pair& each) { return each.dataset == dataset; });
+    if (found == pairs_.end()) return;
+    found->small.seal();
+    if (found->main) found->main->seal();
+    pairs_.erase(found);
 }
 
 Packer& Packers::main_of(Pair& pair) {

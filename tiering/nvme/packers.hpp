@@ -39,6 +39,8 @@ class Packers {
     void flush();
     /// What has waited long enough.
     void flush_due();
+    /// Seals what is being written of a dataset.
+    void let_go(DatasetNumber dataset);
     /// The chunk that this object is in.
     void flush_holding(const ContentId& id);
     void seal();

@@ -12,35 +12,49 @@ std::int64_t nanoseconds(ReadWatch::Clock::time_point time) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
+std::uint64_t milliseconds(ReadWatch::Clock::time_point time) {
+    return static_cast<std::uint64_t>(nanoseconds(time) / 1'000'000);
+}
+
 std::string milliseconds_text(std::uint64_t ns) {
     return std::to_string(ns / 1'000'000) + "." + std::to_string(ns / 100'000 % 10) + " ms";
 }
 
 }  // namespace
 
+std::chrono::milliseconds ReadWatch::Waiting::silent_for(Clock::time_point now) const {
+    const std::uint64_t time = milliseconds(now);
+    return std::chrono::milliseconds(time > progress_ms ? time - progress_ms : 0);
+}
+
 bool ReadWatch::begin(Clock::time_point now, bool few) {
-    const unsigned waiting = under_way_.fetch_add(1);
-    const std::int64_t time = nanoseconds(now);
-    if (waiting == 0) progress_ns_ = time;
-    const bool hesitates = time - progress_ns_.load() > std::chrono::nanoseconds(kHesitates).count();
-    if (waiting < kFewReaders || (!few && !hesitates)) return true;
-    --under_way_;
-    return false;
+    std::uint64_t word = waiting_;
+    for (;;) {
+        Waiting waiting = Waiting::of(word);
+        // Nobody waits for an idle device, however long ago its last read was.
+        if (waiting.readers == 0) waiting.progress_ms = std::max(waiting.progress_ms, milliseconds(now));
+        if (waiting.readers >= kFewReaders && (few || waiting.silent_for(now) > kHesitates)) return false;
+        ++waiting.readers;
+        if (waiting_.compare_exchange_weak(word, waiting.word())) return true;
+    }
 }
 
 void ReadWatch::end(Clock::time_point began, Clock::time_point now, std::uint64_t bytes) {
-    progress_ns_ = nanoseconds(now);
-    --under_way_;
+    std::uint64_t word = waiting_;
+    Waiting waiting;
+    do {
+        waiting = Waiting::of(word);
+        --waiting.readers;
+        waiting.progress_ms = std::max(waiting.progress_ms, milliseconds(now));
+    } while (!waiting_.compare_exchange_weak(word, waiting.word()));
     units_ += (bytes + kUnitBytes - 1) / kUnitBytes;
     unit_ns_ += static_cast<std::uint64_t>(std::max<std::int64_t>(0, nanoseconds(now) - nanoseconds(began)));
 }
 
 ReadWatch::Look ReadWatch::look(Clock::time_point now) {
     Look result;
-    if (under_way_.load() > 0) {
-        result.stalled = std::chrono::duration_cast<std::chrono::milliseconds>(
-            std::chrono::nanoseconds(std::max<std::int64_t>(0, nanoseconds(now) - progress_ns_.load())));
-    }
+    const Waiting waiting = Waiting::of(waiting_);
+    if (waiting.readers > 0) result.stalled = waiting.silent_for(now);
     const std::uint64_t units = units_.exchange(0);
     const std::uint64_t total = unit_ns_.exchange(0);
     if (units < kLeast) return result;

@@ -39,8 +39,20 @@ class ReadWatch {
     Look look(Clock::time_point now);
 
   private:
-    std::atomic<unsigned> under_way_{0};
-    std::atomic<std::int64_t> progress_ns_{0};  ///< the last time a read came back, or began when none waited
+    /// How many reads are under way, and the last time that one came back or began when none was: one word,
+    /// so that nobody sees a first reader with the time of another one.
+    struct Waiting {
+        std::uint64_t readers = 0, progress_ms = 0;
+        static Waiting of(std::uint64_t word) { return {word >> kTimeBits, word & kTimeMask}; }
+        [[nodiscard]] std::uint64_t word() const { return readers << kTimeBits | (progress_ms & kTimeMask); }
+        [[nodiscard]] std::chrono::milliseconds silent_for(Clock::time_point now) const;
+
+      private:
+        static constexpr unsigned kTimeBits = 48;
+        static constexpr std::uint64_t kTimeMask = (std::uint64_t{1} << kTimeBits) - 1;
+    };
+
+    std::atomic<std::uint64_t> waiting_{0};  ///< a Waiting
     std::atomic<std::uint64_t> units_{0}, unit_ns_{0};
     std::uint64_t usual_ns_ = 0;
     unsigned slow_windows_ = 0;

@@ -110,6 +110,7 @@ bool NvmeWriter::enqueue(Task task) {
                                  {codec_of(entry.codec).value_or(Codec::none), entry.object_size});
         }
         queued_bytes_ += task.memory;
+        core_.counters.unwritten_bytes += task.memory;
         queue_.push_back(std::move(task));
     }
     wake_.notify_one();
@@ -135,6 +136,7 @@ void NvmeWriter::relieve() {
             --at;
             if (!at->brings_data()) continue;
             queued_bytes_ -= at->memory;
+            core_.counters.unwritten_bytes -= at->memory;
             if (at->kind == Task::Kind::admit)
                 queued_.erase(Piece{at->id, at->offset, at->length, at->dataset});
             dequeued(*at);
@@ -161,9 +163,10 @@ void NvmeWriter::erase(const ContentId& id) {
 }
 
 void NvmeWriter::distrust(const ContentId& id, const Location& seen, std::uint64_t offset,
-                          std::uint64_t length) {
+                          std::uint64_t length, Fault fault) {
     Task task;
     task.kind = Task::Kind::distrust;
+    task.fault = fault;
     task.id = id;
     task.seen = seen;
     task.offset = offset;
@@ -172,6 +175,18 @@ void NvmeWriter::distrust(const ContentId& id, const Location& seen, std::uint64
         MutexLock lock(mutex_);
         if (closed_ || queue_.size() >= kMostReports) return;
         queue_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+}
+
+void NvmeWriter::disown(DatasetNumber dataset) {
+    Task task;
+    task.kind = Task::Kind::disown;
+    task.dataset = dataset;
+    {
+        MutexLock lock(mutex_);
+        if (closed_) return;
+        queue_.push_back(std::move(task));  // behind what was taken for the dataset
     }
     wake_.notify_one();
 }
@@ -268,6 +283,7 @@ void NvmeWriter::run() {
             continue;
         }
         work(task);
+        core_.counters.unwritten_bytes -= task.memory;  // what went into a chunk counts there by now
         if (++since_adopted_ >= kTasksPerAdoption) {
             since_adopted_ = 0;
             idle_work();
@@ -283,6 +299,7 @@ void NvmeWriter::run() {
     MutexLock lock(mutex_);
     queue_.clear();
     queued_.clear();
+    core_.counters.unwritten_bytes = 0;
     ended_ = true;
     lock.unlock();
     done_.notify_all();
@@ -307,6 +324,11 @@ void NvmeWriter::work(Task& task) {
             break;
         case Task::Kind::distrust:
             review(task);
+            break;
+        case Task::Kind::disown:
+            if (pins(task.dataset)) break;  // again since: what is being written is for that
+            packers_.let_go(task.dataset);
+            core_.catalog.disown_unless_pinned(task.dataset);
             break;
         case Task::Kind::meet_limit:
             space_.meet_limit();
@@ -394,7 +416,11 @@ void NvmeWriter::review(const Task& task) {
         core_.erase_location(task.id);
         return;
     }
-    files_.drop_blocks(task.id, task.offset, task.length);
+    if (task.fault == Fault::unreadable) {
+        files_.drop_blocks(task.id, task.offset, task.length);
+    } else {
+        files_.drop_damaged(task.id, now->object_size, task.offset, task.length);
+    }
 }
 
 }  // namespace tierfs

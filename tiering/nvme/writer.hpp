@@ -40,9 +40,15 @@ class NvmeWriter {
     /// How long the thread has been at one thing.
     [[nodiscard]] std::chrono::milliseconds busy_for() const TIERFS_EXCLUDES(mutex_);
     void erase(const ContentId& id);
-    /// A reader found that `seen` leads nowhere or that its bytes do not verify: unless the record has
-    /// changed since, it is erased (extents) or the range marked absent (backing files).
-    void distrust(const ContentId& id, const Location& seen, std::uint64_t offset, std::uint64_t length);
+    /// damaged: its bytes do not verify, or are not there; unreadable: the device fails again and again.
+    enum class Fault : std::uint8_t { damaged, unreadable };
+    /// What a reader found where `seen` leads: unless the record has changed since, it is erased (extents),
+    /// or what of the range is still damaged is marked absent (backing files). What is unreadable is not
+    /// tried again: that takes the device's time-out.
+    void distrust(const ContentId& id, const Location& seen, std::uint64_t offset, std::uint64_t length,
+                  Fault fault);
+    /// NvmeTier::disown, for the extents that are being written.
+    void disown(DatasetNumber dataset);
     /// The limit was lowered: what is too much goes.
     void meet_limit();
     void flush();
@@ -51,7 +57,7 @@ class NvmeWriter {
 
   private:
     struct Task {
-        enum class Kind : std::uint8_t { admit, admit_packed, erase, distrust, meet_limit, flush };
+        enum class Kind : std::uint8_t { admit, admit_packed, erase, distrust, disown, meet_limit, flush };
         [[nodiscard]] bool brings_data() const { return kind == Kind::admit || kind == Kind::admit_packed; }
         Kind kind = Kind::flush;
         ContentId id;
@@ -62,6 +68,7 @@ class NvmeWriter {
         std::vector<BufferPtr> data;
         std::vector<ChunkEntry> entries;  ///< of admit_packed; `data` is one buffer then
         std::optional<Location> seen;
+        Fault fault = Fault::damaged;
         std::uint64_t ticket = 0;
         DatasetNumber dataset = 0;
         Codec codec = Codec::none;

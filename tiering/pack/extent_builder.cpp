@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tiering/extent/chunk_writer.hpp"
+#include "tiering/extent/codec.hpp"
 #include "tiering/pack/reading.hpp"
 
 namespace tierfs::pack {
@@ -82,9 +83,21 @@ class Builder {
     }
 
     bool add(const ContentId& id, std::span<const std::byte> content) {
-        if (chunk_.add(id, {&content, 1})) return true;
+        const auto shorter = compressed(content);
+        const StoredAs as = shorter ? StoredAs{job_.codec.codec, content.size()} : StoredAs{};
+        const auto stored = shorter.value_or(content);
+        if (chunk_.add(id, {&stored, 1}, as)) return true;
         end_chunk();
-        return chunk_.add(id, {&content, 1});
+        return chunk_.add(id, {&stored, 1}, as);
+    }
+
+    /// Nothing: it is stored as it is.
+    std::optional<std::span<const std::byte>> compressed(std::span<const std::byte> content) {
+        if (job_.codec.codec == Codec::none) return std::nullopt;
+        compressed_.resize(longest_kept(content.size()));
+        const auto length = compressor_.compress(job_.codec.codec, content, compressed_, job_.codec.level);
+        if (!length) return std::nullopt;
+        return std::span<const std::byte>(compressed_).first(*length);
     }
 
     void end_chunk() {
@@ -102,6 +115,8 @@ class Builder {
     ChunkWriter chunk_;
     std::uint32_t chunks_ = 0;
     std::vector<std::byte> buffer_;
+    Compressor compressor_;
+    std::vector<std::byte> compressed_;  ///< one file
     BuiltExtent built_;
 };
 

@@ -33,6 +33,7 @@ struct ExtentJob {
     const std::string& source;
     const PlannedExtent& plan;
     std::uint32_t number;
+    PackingCodec codec;
 };
 
 /// Reads the files, many at a time, each in the version that was listed. Errors: the origin's, with the path;

@@ -58,6 +58,7 @@ Result<std::string> encode_manifest(const Manifest& manifest) {
     stage::put_text(json, "source", manifest.source);
     json["index"] = to_string(manifest.index);
     for (const auto& count : kCounts) json[count.name] = manifest.*count.member;
+    if (manifest.codec.codec != Codec::none) json["codec"] = to_string(manifest.codec);
     std::string text = json.dump(2);
     if (text.size() >= kManifestBytes)
         return fail(ENAMETOOLONG, "the name of the source is too long for the manifest of a pack");
@@ -79,7 +80,9 @@ Result<Manifest> parse_manifest(std::string_view text) {
     manifest.source = fields.text("source");
     const auto index = parse_id(fields.text("index"));
     for (const auto& count : kCounts) manifest.*count.member = fields.number(count.name);
+    const auto codec = fields.has("codec") ? parse_packing_codec(fields.text("codec")) : PackingCodec{};
     if (!fields.good()) return fail(EIO, "the manifest is damaged: " + fields.problem());
+    if (codec) manifest.codec = *codec;  // else of a later version, and only an update would ask for it
     if (!index) return fail(EIO, "the manifest is damaged: member 'index' is no digest");
     manifest.index = *index;
     return manifest;

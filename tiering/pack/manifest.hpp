@@ -7,6 +7,7 @@
 
 #include "config/result.hpp"
 #include "tiering/object.hpp"
+#include "tiering/pack/packing_codec.hpp"
 
 namespace tierfs::pack {
 
@@ -23,6 +24,7 @@ struct Manifest {
     std::uint64_t packed_files = 0, packed_bytes = 0;  ///< of those in extents, as they are at the source
     std::uint64_t extents = 0, extent_bytes = 0;
     std::uint64_t max_object = 0;  ///< larger files are at the source only
+    PackingCodec codec;            ///< what the packer was told; the index says it of each file
     friend bool operator==(const Manifest&, const Manifest&) = default;
 
     /// Relative to DEST.

@@ -14,16 +14,16 @@ namespace {
 constexpr unsigned kBorderShift = 64 - 22;
 
 /// What is in an extent names it, and the rules by which it was made.
-ExtentUuid uuid_of(const std::string& contents) {
-    const auto hash = hash128(contents);
+ExtentUuid uuid_of(const std::string& contents, const PackingCodec& codec) {
+    const auto hash = hash128(codec.codec == Codec::none ? contents : contents + to_string(codec));
     return {hash.high, hash.low};
 }
 
 /// Takes files one by one.
 class Planner {
   public:
-    Planner(const std::vector<Entry>& entries, std::string_view source)
-        : entries_(entries), source_(source) {}
+    Planner(const std::vector<Entry>& entries, std::string_view source, const PackingCodec& codec)
+        : entries_(entries), source_(source), codec_(codec) {}
 
     void add(std::size_t file) {
         const auto path = entries_[file].path();
@@ -49,7 +49,7 @@ class Planner {
   private:
     void close() {
         if (extent_.files.empty()) return;
-        extent_.uuid = uuid_of(contents_);
+        extent_.uuid = uuid_of(contents_, codec_);
         extents_.push_back(std::exchange(extent_, {}));
         contents_.clear();
         end_ = tables_ = 0;
@@ -57,6 +57,7 @@ class Planner {
 
     const std::vector<Entry>& entries_;
     const std::string_view source_;
+    const PackingCodec codec_;
     std::vector<PlannedExtent> extents_;
     PlannedExtent extent_;
     std::string contents_;  ///< of the extent, that its name is made of
@@ -73,8 +74,9 @@ bool is_packed(const Entry& entry, std::uint64_t max_object) {
 }
 
 std::vector<PlannedExtent> plan_extents(const std::vector<Entry>& entries, std::string_view source,
-                                        std::uint64_t max_object, const std::vector<std::size_t>& first) {
-    Planner planner(entries, source);
+                                        std::uint64_t max_object, const std::vector<std::size_t>& first,
+                                        const PackingCodec& codec) {
+    Planner planner(entries, source, codec);
     std::vector<bool> planned(entries.size());
     const auto plan = [&](std::size_t file) {
         if (planned[file] || !is_packed(entries[file], max_object)) return;

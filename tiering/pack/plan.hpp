@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tiering/pack/format.hpp"
+#include "tiering/pack/packing_codec.hpp"
 
 namespace tierfs::pack {
 
@@ -25,8 +26,10 @@ inline constexpr std::uint64_t kExtentLeast = 30 << 20;
 bool is_packed(const Entry& entry, std::uint64_t max_object);
 
 /// Files in the order of `first` (places in the list, none twice), then the others in the order of `entries`.
-/// `source`: Origin::identity. The same input gives the same plan.
+/// `source`: Origin::identity. The same input gives the same plan; with another codec, extents of other
+/// names.
 std::vector<PlannedExtent> plan_extents(const std::vector<Entry>& entries, std::string_view source,
-                                        std::uint64_t max_object, const std::vector<std::size_t>& first = {});
+                                        std::uint64_t max_object, const std::vector<std::size_t>& first = {},
+                                        const PackingCodec& codec = {});
 
 }  // namespace tierfs::pack

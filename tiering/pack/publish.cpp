@@ -72,7 +72,9 @@ class Publisher {
         if (order.unknown != 0)
             published_.remarks.push_back(std::to_string(order.unknown) +
                                          " lines of the order name no file of the source");
-        plan_ = plan_extents(entries_, identity_, options_.max_object, order.files);
+        if (auto looked = look_at_manifest(); !looked) return fail(looked.error());
+        codec_ = options_.codec.value_or(before_ ? before_->codec : PackingCodec{});
+        plan_ = plan_extents(entries_, identity_, options_.max_object, order.files, codec_);
         count();
         if (auto looked = look_at_dest(); !looked) return fail(looked.error());
         if (options_.dry_run) return std::move(published_);
@@ -91,6 +93,7 @@ class Publisher {
         manifest.source = identity_;
         manifest.max_object = std::min<std::uint64_t>(options_.max_object, kMaxPackedObject);
         manifest.extents = plan_.size();
+        manifest.codec = codec_;
         for (const auto& entry : entries_) {
             const auto kind = entry.attributes.kind;
             ++(kind == ObjectKind::file        ? manifest.files
@@ -108,7 +111,7 @@ class Publisher {
         }
     }
 
-    Result<void> look_at_dest() {
+    Result<void> look_at_manifest() {
         const auto attributes = dest_.stat(kManifest);
         if (attributes) version_before_ = attributes->version;
         if (!attributes && attributes.error().code != ENOENT) return fail(attributes.error());
@@ -120,6 +123,10 @@ class Publisher {
         } else if (there.error().code != ENOENT) {
             return fail(there.error());
         }
+        return {};
+    }
+
+    Result<void> look_at_dest() {
         auto extents = files_in(dest_, kExtents);
         if (!extents) return fail(extents.error());
         there_ = std::move(*extents);
@@ -127,7 +134,9 @@ class Publisher {
             published_.found += there_.contains(extent_file_name(0, extent.uuid)) ? 1 : 0;
         if (options_.update) return look_at_generation();
         if (before_ && published_.found != plan_.size())
-            return other_pack("the source, or the order of the files, has changed since");
+            return other_pack(before_->codec == codec_
+                                  ? "the source, or the order of the files, has changed since"
+                                  : "its codec is " + to_string(before_->codec));
         return {};
     }
 
@@ -262,7 +271,7 @@ class Publisher {
     Result<void> make_extent(std::size_t number) {
         if (!is_of_shard(options_.shard, number)) return {};
         const auto& plan = plan_[number];
-        const ExtentJob job{entries_, identity_, plan, static_cast<std::uint32_t>(number)};
+        const ExtentJob job{entries_, identity_, plan, static_cast<std::uint32_t>(number), codec_};
         Extent extent{plan.uuid, 0};
         const auto there = there_.find(extent_file_name(0, plan.uuid));
         auto places = there == there_.end() ? std::nullopt : places_there(job, there->second);
@@ -379,6 +388,7 @@ class Publisher {
     const std::function<bool()>& stopped_;
     const std::string identity_;
     std::vector<Entry> entries_;
+    PackingCodec codec_;
     std::vector<PlannedExtent> plan_;
     std::vector<Extent> extents_;
     std::map<std::string, std::uint64_t> there_;  ///< files in DEST/extents

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct PublishOptions {
     bool update = false;   ///< another state of the same source may be there: it is replaced
     bool prune = false;    ///< at last, what this pack does not name is removed
     Share shard;           ///< of the extents
+    /// Nothing: that of the pack that is there already; where there is none, it is not compressed.
+    std::optional<PackingCodec> codec;
 };
 
 struct Published {

@@ -12,7 +12,7 @@ namespace tierfs {
 namespace {
 
 /// Below this, huge pages would make memory resident that a small limit was meant to save.
-constexpr std::uint64_t kHugePagesFrom = std::uint64_t{1} << 30;
+constexpr std::uint64_t kHugePagesFrom = std::uint64_t{256} << 20;
 
 constexpr std::uint32_t kHugePages = (2 << 20) / Arena::kPage;
 

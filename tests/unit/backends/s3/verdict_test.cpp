@@ -72,6 +72,20 @@ TEST(S3Verdict, RepairsAreToldApart) {
     EXPECT_EQ(judge_reply(reply(200)).verdict, Verdict::good);
 }
 
+TEST(S3Verdict, AnObjectOfAnotherSizeThanWasLookedUpIsStale) {
+    const auto code_of = [](const std::string& total, std::optional<std::uint64_t> object_size) {
+        auto part = reply(206, "", {{"content-range", "bytes 20-29/" + total}, {"etag", "\"v\""}});
+        part.received = 10;
+        const auto judgement = judge(part, {20, 10, "\"v\"", false, object_size}, amazon(), "GET x");
+        return judgement.verdict == Verdict::good ? 0 : judgement.error.code;
+    };
+    EXPECT_EQ(code_of("100", 100), 0);
+    EXPECT_EQ(code_of("*", 100), 0) << "the server does not say";
+    EXPECT_EQ(code_of("101", std::nullopt), 0) << "nobody has looked it up";
+    for (const char* other : {"101", "99", "30", "18446744073709551615"})
+        EXPECT_EQ(code_of(other, 100), ESTALE) << other;
+}
+
 TEST(S3Verdict, HintsAtPlainEndpoints) {
     http::Response response;
     response.failure = http::Failure::tls;

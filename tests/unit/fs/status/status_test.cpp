@@ -60,6 +60,7 @@ TEST(Status, HasEveryPromisedMember) {
                  "written_bytes": 0, "state": "normal"},
                 {"name": "nvme", "limit_bytes": 0, "used_bytes": 0, "hits": 0, "misses": 0,
                  "evicted_bytes": 0, "written_bytes": 0, "state": "normal", "dropped": 0,
+                 "bypassed": 0, "unwritten_bytes": 0,
                  "devices": [{"path": "", "state": "", "used_bytes": 0, "limit_bytes": 0}]}],
       "memory": {"limit_bytes": 0, "used_bytes": 0, "peak_bytes": 0, "rss_bytes": 0},
       "datasets": [{"match": "", "configured": "", "class": "", "reason": "", "frozen": false, "objects": 0,

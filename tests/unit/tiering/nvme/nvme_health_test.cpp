@@ -1,6 +1,10 @@
 // States of a device, and what tells that its reads do not come back or are slow.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "tiering/nvme/health.hpp"
 #include "tiering/nvme/read_watch.hpp"
 
@@ -117,6 +121,33 @@ TEST_F(NvmeReadWatch, AnIdleDeviceIsNotStalled) {
     EXPECT_EQ(watch_.look(now_).stalled, 0ms);
     EXPECT_TRUE(watch_.begin(now_, true));
     EXPECT_EQ(watch_.look(now_).stalled, 0ms);
+}
+
+/// The first of them must not be seen without the time at which it began.
+TEST_F(NvmeReadWatch, ReadersThatBeginTogetherOnAnIdleDeviceAreAllLetIn) {
+    constexpr int kRounds = 20'000, kThreads = 2, kReads = 3, kSpins = 10'000;
+    std::atomic<int> arrived{0}, refused{0};
+    const auto gather = [&](int count) {
+        ++arrived;
+        for (int spin = 0; arrived < count; ++spin)
+            if (spin > kSpins) std::this_thread::yield();
+    };
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < kThreads; ++thread) {
+        threads.emplace_back([&, now = now_]() mutable {
+            for (int round = 1; round <= kRounds; ++round) {
+                now += 60s;
+                gather((2 * round - 1) * kThreads);
+                int begun = 0;
+                for (int read = 0; read < kReads; ++read) begun += watch_.begin(now, false) ? 1 : 0;
+                refused += kReads - begun;
+                gather(2 * round * kThreads);
+                for (int read = 0; read < begun; ++read) watch_.end(now, now, 4096);
+            }
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(refused, 0);
 }
 
 }  // namespace

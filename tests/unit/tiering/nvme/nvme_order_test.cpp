@@ -1,4 +1,6 @@
 // Orders of readers and the writer thread in the NVMe tier that chance hardly ever brings about.
+#include <array>
+
 #include "tests/unit/script.hpp"
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
 
@@ -110,6 +112,32 @@ TEST_F(NvmeOrder, AnEntryIsKnownOnlyWhenItsBytesAreThere) {
     EXPECT_TRUE(after);
     EXPECT_EQ(get(1, 100'000), Got::right) << "what was found a moment ago is not remembered";
     EXPECT_EQ(tier_->checksum_errors(), 0U);
+}
+
+TEST_F(NvmeOrder, ALateReportOfDamageDoesNotDropWhatWasWrittenSince) {
+    constexpr std::uint64_t kSize = 3 << 20;
+    open();
+    put(1, kSize);
+    tier_->flush();
+    auto file = DiskFile::open(files_with(".data").at(0), {.write = true, .direct = false});
+    ASSERT_TRUE(file.has_value());
+    const std::array<std::byte, 8> garbage{};
+    ASSERT_TRUE(file->write(garbage, kBlockSize).has_value());
+    ASSERT_TRUE(file->sync_data().has_value());
+    Script script;
+    script.once("nvme.read.distrusted", [&] {
+        EXPECT_EQ(get(1, kSize), Got::miss);  // another reader, whose report comes in time
+        tier_->flush();
+        EXPECT_FALSE(tier_->contains(object_id(1), kSize, 1));
+        EXPECT_TRUE(tier_->contains(object_id(1), kSize, 2)) << "only what is damaged goes";
+        put_piece(1, kSize, kBlockSize, kBlockSize);
+        tier_->flush();
+        EXPECT_EQ(get(1, kSize), Got::right);
+    });
+    EXPECT_EQ(get(1, kSize), Got::miss);
+    tier_->flush();
+    EXPECT_EQ(get(1, kSize), Got::right);
+    EXPECT_TRUE(eventually([&] { return tier_->whole_file(object_id(1), kSize).has_value(); })) << "complete";
 }
 
 TEST_F(NvmeOrder, WhatComesWhileTheWriterStopsIsLetGo) {

@@ -1,4 +1,5 @@
 // What is pinned by path: taken over, written again, let go.
+#include "tests/unit/script.hpp"
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
 
 namespace tierfs {
@@ -130,6 +131,43 @@ TEST_F(NvmePinTest, ARoundMovesExtentsToTheOtherNumber) {
     pass_by();
     EXPECT_EQ(get(0, kFile), Got::right);
 }
+
+TEST_F(NvmePinTest, TheExtentUnderWayIsLetGoToo) {
+    start();
+    for (std::uint64_t number = 0; number < 3; ++number) put_for(number, kPin);
+    tier_->flush();
+    tier_->retain(kPin, Retention::passes);
+    tier_->disown(kPin);
+    tier_->flush();
+    EXPECT_EQ(tier_->used_by(kPin), 0U);
+    EXPECT_EQ(get(1, kFile), Got::right) << "it may stay as long as nobody needs the room";
+    put_for(3, kPin);  // into an extent of its own
+    tier_->flush();
+    EXPECT_GT(tier_->used_by(kPin), 0U);
+    pass_by();
+    EXPECT_EQ(get(1, kFile), Got::miss);
+}
+
+#ifdef TIERFS_TEST_POINTS
+TEST_F(NvmePinTest, ALaterPinIsNotLetGo) {
+    start();
+    put_for(50, kPin, kLarge);
+    put_for(1, kPin);
+    Script script;
+    script.once("nvme.pack.committed", [&] {  // on the writer's thread: it comes to the rest later
+        tier_->retain(kPin, Retention::passes);
+        tier_->disown(kPin);
+        tier_->retain(kPin, Retention::pinned);
+        EXPECT_TRUE(take_over(50, kPin, kPin, kLarge));
+    });
+    tier_->flush();
+    EXPECT_EQ(script.passed("nvme.pack.committed"), 1U);
+    tier_->flush();
+    pass_by();
+    EXPECT_EQ(get(1, kFile), Got::right);
+    EXPECT_EQ(get(50, kLarge), Got::right);
+}
+#endif
 
 }  // namespace
 }  // namespace tierfs

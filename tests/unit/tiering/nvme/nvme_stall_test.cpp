@@ -87,6 +87,47 @@ TEST_F(NvmeStallTest, DropsTheNewestBeyondTheShare) {
     EXPECT_EQ(dropped(), 13U);
 }
 
+TEST_F(NvmeStallTest, WhatIsTakenAndNotWrittenIsCounted) {
+    const auto unwritten = [&] { return tier_->stats().unwritten_bytes; };
+    EXPECT_EQ(unwritten(), 0U);
+    stall();
+    EXPECT_EQ(unwritten(), 2 * kMiB) << "in the writer's hands";
+    for (std::uint64_t number = 1; number <= 8; ++number) put(number, 2 * kMiB);
+    EXPECT_EQ(unwritten(), 18 * kMiB);
+    clock_ms_ += 2001;
+    tier_->relieve();
+    EXPECT_EQ(unwritten(), 10 * kMiB) << "some is dropped";
+    let_go();
+    tier_->flush();
+    EXPECT_EQ(unwritten(), 0U);
+    put(20, 5000);  // into a chunk, which waits for more as long as the clock stands still
+    EXPECT_GE(unwritten(), 5000U);
+    EXPECT_TRUE(eventually([&] { return unwritten() == 5000; }));
+    tier_->flush();
+    EXPECT_EQ(unwritten(), 0U);
+}
+
+TEST_F(NvmeStallTest, ReadsThatGoAroundADeviceAreCounted) {
+    int reading = 0;
+    Got third = Got::right;
+    hooks_.after_lookup = [&] {  // two that wait for the device, for too long
+        const int number = ++reading;
+        if (number == 1) EXPECT_EQ(get(1, 5000), Got::right);
+        if (number != 2) return;
+        clock_ms_ += 501;
+        third = get(1, 5000);
+    };
+    open();
+    put(1, 5000);
+    tier_->flush();
+    EXPECT_EQ(get(1, 5000), Got::right);
+    EXPECT_EQ(third, Got::miss);
+    EXPECT_EQ(tier_->stats().bypassed, 1U);
+    EXPECT_EQ(get(1, 5000), Got::right) << "it is quick again";
+    EXPECT_EQ(tier_->stats().bypassed, 1U);
+    EXPECT_EQ(tier_->stats().misses, 1U);
+}
+
 TEST_F(NvmeStallTest, DropsNothingOfADeviceThatIsMerelySlow) {
     for (std::uint64_t number = 0; number < 16; ++number) {
         put(number, 2 * kMiB);

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <map>
+#include <random>
 #include <set>
 #include <thread>
 
@@ -420,6 +421,72 @@ TEST_F(PackPublishTest, DamagedNamesAreNoPack) {
     }
 }
 
+TEST_F(PackPublishTest, CompressesWhatGetsShorter) {
+    make_dataset(40);
+    std::mt19937 random(1);
+    std::string noise(500'000, '\0');
+    for (char& byte : noise) byte = static_cast<char>(random());
+    folder_.write("source/noise", noise);
+    for (const PackingCodec codec : {PackingCodec{Codec::lz4, 0}, PackingCodec{Codec::zstd, 1},
+                                     PackingCodec{Codec::zstd, PackingCodec::kMostLevel}}) {
+        const auto to = "of-" + to_string(codec);
+        fs::create_directory(folder_ / to);
+        options_.codec = codec;
+        const auto published = pack(to);
+        ASSERT_TRUE(published) << published.error().message;
+        EXPECT_EQ(published->manifest.codec, codec);
+        EXPECT_GT(published->manifest.extent_bytes, noise.size()) << "what does not get shorter is as it was";
+        EXPECT_LT(published->manifest.extent_bytes, published->manifest.packed_bytes / 4);
+        EXPECT_EQ(verified(to).bad, 0U);
+        EXPECT_EQ(verified(to).files, 31U);
+        options_.codec.reset();
+        EXPECT_TRUE(pack(to).value_or(Published{}).was_there) << "it goes on with its own codec";
+        EXPECT_EQ(progress_->bytes_read, 0U);
+    }
+}
+
+TEST_F(PackPublishTest, AnotherCodecIsAnotherPack) {
+    make_dataset(40);
+    ASSERT_TRUE(pack());
+    const auto plain = files("dest");
+    options_.codec = PackingCodec{Codec::lz4, 0};
+    const auto refused = pack();
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, EEXIST);
+    EXPECT_NE(refused.error().message.find("its codec is none"), std::string::npos)
+        << refused.error().message;
+    EXPECT_EQ(files("dest"), plain);
+    options_.update = true;
+    const auto updated = pack();
+    ASSERT_TRUE(updated) << updated.error().message;
+    EXPECT_EQ(progress_->bytes_read, updated->manifest.packed_bytes) << "all is packed anew";
+    const auto both = files("dest");
+    for (const auto& [name, bytes] : plain)
+        if (name != "manifest.json") EXPECT_EQ(both.at(name), bytes) << "for the readers of before";
+    EXPECT_EQ(verified().bad, 0U);
+    options_.codec.reset();
+    folder_.write("source/d1/f1", "changed");
+    const auto later = pack();
+    ASSERT_TRUE(later) << later.error().message;
+    EXPECT_EQ(later->manifest.codec, (PackingCodec{Codec::lz4, 0}));
+    EXPECT_EQ(verified().bad, 0U);
+}
+
+TEST(PackPackingCodec, IsParsedAndShown) {
+    for (const char* text : {"none", "lz4", "zstd:1", "zstd:19"}) {
+        const auto codec = parse_packing_codec(text);
+        ASSERT_TRUE(codec) << text;
+        EXPECT_EQ(to_string(*codec), text);
+    }
+    EXPECT_EQ(parse_packing_codec("zstd"), (PackingCodec{Codec::zstd, PackingCodec::kUsualLevel}));
+    for (const char* text : {"", "gzip", "zstd:", "zstd:0", "zstd:20", "zstd:-1", "zstd:3x", "zstd:x",
+                             "lz4:1", "none:1", "Zstd", " lz4", "zstd:99999999999"}) {
+        const auto codec = parse_packing_codec(text);
+        ASSERT_FALSE(codec) << text;
+        EXPECT_EQ(codec.error().code, EINVAL);
+    }
+}
+
 TEST_F(PackPublishTest, ManifestsReadBackAndNothingElse) {
     Manifest manifest;
     manifest.source = "dir:/da\xffta";
@@ -429,6 +496,9 @@ TEST_F(PackPublishTest, ManifestsReadBackAndNothingElse) {
     ASSERT_TRUE(text);
     EXPECT_EQ(text->size(), kManifestBytes);
     EXPECT_EQ(parse_manifest(*text).value_or(Manifest{}), manifest);
+    EXPECT_EQ(text->find("codec"), std::string::npos) << "as before there were any";
+    manifest.codec = {Codec::zstd, 7};
+    EXPECT_EQ(parse_manifest(encode_manifest(manifest).value_or("")).value_or(Manifest{}), manifest);
     EXPECT_FALSE(parse_manifest(text->substr(1)));
     auto other = *text;
     other.replace(other.find(": 1"), 3, ": 2");

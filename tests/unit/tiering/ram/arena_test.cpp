@@ -3,8 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <optional>
 #include <random>
+#include <sstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -81,6 +86,33 @@ TEST(Arena, TellsTheListenerUnlessTheBufferIsQuiet) {
     EXPECT_EQ(counter->calls, 1);
     arena->allocate(5)->quiet = true;
     EXPECT_EQ(counter->calls, 1);
+}
+
+/// Whether the kernel was advised to use huge pages for this memory; nothing: it does not say.
+std::optional<bool> is_for_huge_pages(const std::byte* memory) {
+    const auto wanted = reinterpret_cast<std::uintptr_t>(memory);
+    std::ifstream smaps("/proc/self/smaps");
+    bool inside = false;
+    for (std::string line; std::getline(smaps, line);) {
+        std::uintptr_t begin = 0, end = 0;
+        char dash = 0;
+        std::istringstream words(line);
+        if (words >> std::hex >> begin >> dash >> end && dash == '-') {
+            inside = begin <= wanted && wanted < end;
+        } else if (inside && line.starts_with("VmFlags:")) {
+            return (line + " ").find(" hg ") != std::string::npos;
+        }
+    }
+    return std::nullopt;
+}
+
+TEST(Arena, AsksForHugePagesWhenItIsLarge) {
+    if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage"))
+        GTEST_SKIP() << "the kernel has no transparent huge pages";
+    const auto large = make(256 << 20)->allocate(4096);
+    const auto small = make(255 << 20)->allocate(4096);
+    EXPECT_EQ(is_for_huge_pages(large->writable().data()), true);
+    EXPECT_EQ(is_for_huge_pages(small->writable().data()), false) << "it would take more than it needs";
 }
 
 /// The model: a map of what is taken. Pieces never overlap, are aligned, have room; when all is back, it is

@@ -392,6 +392,7 @@ class FakeNvme final : public NvmeTier {
         return true;
     }
     void disown(DatasetNumber dataset) override {
+        if (retentions[dataset] == Retention::pinned) disowned_while_pinned = true;
         MutexLock lock(mutex_);
         std::erase_if(owners_, [&](const auto& owner) { return owner.second == dataset; });
     }
@@ -409,6 +410,7 @@ class FakeNvme final : public NvmeTier {
     std::atomic<std::uint64_t> admitted_bytes{0};
     std::atomic<std::uint64_t> limit{std::uint64_t{1} << 30U};
     std::atomic<int> renewals{0};
+    std::atomic<bool> disowned_while_pinned{false};  ///< what was being written then stays
     bool is_kept() const { return retentions[0] != Retention::goes; }
     /// Which dataset it was admitted for, or claimed by; unknown: neither.
     DatasetNumber owner_of(const ContentId& id) {

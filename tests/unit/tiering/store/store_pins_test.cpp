@@ -126,6 +126,7 @@ TEST(StorePins, ARoundLetsGoOfWhatIsNotPinnedAnyMore) {
     EXPECT_EQ(h.nvme.owner_of(kept->content), kSecond);
     EXPECT_EQ(h.nvme.owner_of(gone->content), kUnknownDataset);
     EXPECT_EQ(h.nvme.retentions[kFirst], Retention::passes);
+    EXPECT_FALSE(h.nvme.disowned_while_pinned);
     EXPECT_EQ(h.store->claim_pin(*fake::object("gone", 5)), 0U) << "no longer its business";
 }
 
