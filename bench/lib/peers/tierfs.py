@@ -92,8 +92,8 @@ class Tierfs:
 
     def kill(self, deadline):
         """kill -9 of the daemon; its supervisor may unmount, and what it leaves is unmounted here."""
-        self._take_peak(False)
         os.kill(self.daemon, 9)
+        self._take_peak(False)
         wait_for("the daemon's end after kill -9", lambda: not alive(self.daemon), deadline, 20)
         try:
             wait_for("the supervisor's unmounting", lambda: not mounted_type(self.mountpoint), deadline, 10)
