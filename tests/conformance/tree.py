@@ -53,6 +53,10 @@ def visible(names, lacks):
     return [name for name in names if not ("removal" in lacks and name.startswith(HIDDEN))]
 
 
+def hidden_below(root):
+    return [name for _, _, files in os.walk(root) for name in files if name.startswith(HIDDEN)]
+
+
 def snapshot(root, lacks=()):
     """path: everything about it, of a whole tree."""
     tree = {}
