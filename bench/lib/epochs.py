@@ -51,7 +51,7 @@ def compare_trees(bench, mount, deadline):
 
 
 def kill_in_mid_epoch(bench, mount, tree, deadline, sent):
-    """kill -9 of the daemon when sent() bytes of a cold epoch are half of the tree. Returns sent() of that moment."""
+    """kill -9 of the daemon and its supervisor when sent() bytes of a cold epoch are half of the tree. Returns sent() of that moment."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read_shuffled, bench, mount.mountpoint / tree.name, deadline, None, False)
         while not reading.done() and sent() < tree.bytes / 2:
