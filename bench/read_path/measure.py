@@ -1,36 +1,8 @@
-"""The reads that are timed. Each happens in processes of its own, so that a mount that hangs holds up those alone."""
+"""What tierfs is compared with that has no mount."""
 
-import itertools
-import json
-import os
 import time
 
 from lib.process import run
-
-_seeds = itertools.count(1)
-
-
-def read_shuffled(bench, folder, deadline, manifest, check=True, drop="none"):
-    """One shuffled epoch over the files in `folder` by 4 processes (iobench run --suite smallfiles); files a second.
-    With a manifest each file's content is checked. None when it failed and `check` is false."""
-    result = bench.folder / f"epoch-{folder.name}.json"
-    result.unlink(missing_ok=True)
-    command = [bench.options.iobench, "run", "--suite", "smallfiles", "--path", folder, "--access", "shuffled",
-               "--processes", 4, "--runs", 1, "--warm-up", 0, "--seed", next(_seeds), "--drop-caches", drop, "--json", result]
-    if manifest:
-        command += ["--verify", manifest]
-    if run(command, deadline, check=check)[0] != 0:
-        return None
-    figures = json.loads(result.read_text())["figures"]
-    return next(one["median"] for one in figures if one["metric"] == "files_per_s")
-
-
-def read_sequentially(path, deadline):
-    """The whole file in reads of 1 MiB by dd; MB/s."""
-    size = os.stat(path).st_size
-    start = time.monotonic()
-    run(["dd", f"if={path}", "of=/dev/null", "bs=1M", "status=none"], deadline)
-    return size / 1e6 / (time.monotonic() - start)
 
 
 def get_in_parallel(url, size, folder, deadline, parts=8):

@@ -3,39 +3,33 @@
 import statistics
 import time
 
-from lib import host
+from lib import epochs, host
 from lib.datasets import BUCKET
 from lib.process import run
 from lib.report import Row, at_least, figure
 
-from .measure import get_in_parallel, read_sequentially, read_shuffled
+from .measure import get_in_parallel
 
 
 def step_b(bench, deadline):
     """Shuffled epochs with a dropped page cache, tierfs and native XFS in turns."""
-    trees = (bench.dataset.small, bench.dataset.medium)
-    native = {tree.name: [] for tree in trees}
-    ours = {tree.name: [] for tree in trees}
-
-    def measure(root, into):
-        for tree in trees:
-            into[tree.name].append(read_shuffled(bench, root / tree.name, deadline, None, drop="page"))
-
-    for tree in trees:  # names and inodes are warm on both sides: only the page cache is dropped
-        read_shuffled(bench, bench.native.mountpoint / tree.name, deadline, None)
     if bench.options.without_tierfs:
-        for _ in range(bench.options.rounds):
-            measure(bench.native.mountpoint, native)
-        return [figure("b", f"native XFS, {tree.size >> 10} KiB", native[tree.name], "files/s") for tree in trees]
+        return native_epochs(bench, deadline)
+    shares = {name: bench.options.targets[f"warm-{name}"] for name in ("small", "medium")}
     with bench.ours(bench.server, bench.empty_cache(), deadline) as mount:
-        for tree in trees:
-            read_shuffled(bench, mount.mountpoint / tree.name, deadline, bench.dataset.manifest(tree))
-        for _ in range(bench.options.rounds):
-            measure(bench.native.mountpoint, native)
-            measure(mount.mountpoint, ours)
+        rows = epochs.warm_beside_native("b", bench, mount, bench.native.mountpoint, deadline, shares)
         mount.unmount(deadline)
-    return [at_least("b", f"warm epoch, {tree.size >> 10} KiB", ours[tree.name], "files/s", native[tree.name],
-                     "native XFS", bench.options.targets[f"warm-{tree.name}"]) for tree in trees]
+    return rows
+
+
+def native_epochs(bench, deadline):
+    rows = []
+    for tree in (bench.dataset.small, bench.dataset.medium):
+        folder = bench.native.mountpoint / tree.name
+        epochs.read_shuffled(bench, folder, deadline, None)  # names and inodes are warm then
+        samples = [epochs.read_shuffled(bench, folder, deadline, None, drop="page") for _ in range(bench.options.rounds)]
+        rows.append(figure("b", f"native XFS, {tree.size >> 10} KiB", samples, "files/s"))
+    return rows
 
 
 def step_c(bench, deadline):
@@ -50,7 +44,7 @@ def step_c(bench, deadline):
         cache = bench.empty_cache()
         host.drop_caches(3)
         with bench.ours(bench.server, cache, deadline) as mount:
-            ours.append(read_sequentially(mount.mountpoint / dataset.large, deadline))
+            ours.append(epochs.read_sequentially(mount.mountpoint / dataset.large, deadline))
             mount.unmount(deadline)
     if ours:
         rows.append(at_least("c", "cold sequential read", ours, "MB/s", curl, "8 x curl", bench.options.targets["cold"]))

@@ -6,7 +6,9 @@ both, and both trees must be alike afterwards.
 
 Both directories must be empty and support the same things (extended attributes, modes, owners) but for what DIR is said to
 lack: link, mkfifo, exchange, setxattr and so on (the steps below), folder_times (names that come and go change no time),
-long_paths (a rename may not lead to paths beyond some 1,000 bytes).
+long_paths (a rename may not lead to paths beyond some 1,000 bytes), removal (as on NFS, files that are removed while they are
+open keep a hidden name, with which their directory cannot be removed and whose end changes its time; of special files that are
+gone nobody knows the attributes).
 Run it as root. Files get no set-user-ID bits: a mount clears them at each write, a native file system not when it is root who
 writes."""
 
@@ -26,6 +28,7 @@ DEEPEST = 4
 NOREPLACE, EXCHANGE = 1, 2
 MOST_OPEN = 6
 LONGEST = 1000  # bytes of a path, where long ones are lacking
+HIDDEN = ".nfs-tierfs-"  # how the names begin that removed files keep, where removal is lacking
 
 
 class Different(AssertionError):
@@ -46,11 +49,19 @@ def attributes(found):
     return seen
 
 
+def visible(names, lacks):
+    return [name for name in names if not ("removal" in lacks and name.startswith(HIDDEN))]
+
+
+def hidden_below(root):
+    return [name for _, _, files in os.walk(root) for name in files if name.startswith(HIDDEN)]
+
+
 def snapshot(root, lacks=()):
     """path: everything about it, of a whole tree."""
     tree = {}
     for folder, folders, files in os.walk(root):
-        for name in folders + files:
+        for name in folders + visible(files, lacks):
             path = os.path.join(folder, name)
             found = os.lstat(path)
             seen = attributes(found)
@@ -151,16 +162,32 @@ class Walker:
 
     def step_rmdir(self):
         path = self.path()
+        if self.keeps_hidden(path):
+            return
         self.both(f"rmdir {path!r}", lambda root, _: os.rmdir(os.path.join(root, path)))
 
     def step_rename(self):
         old, new, flags = self.path(), self.path(), self.chance.choice(self.renames)
         if "long_paths" in self.lacks and len(os.fsencode(new)) + self.longest_below(old) > LONGEST:
             return
+        if self.keeps_hidden(new):
+            return
         self.both(f"rename {old!r} {new!r} {flags}",
                   lambda root, _: renameat2(os.path.join(root, old), os.path.join(root, new), flags))
 
     step_rename_more = step_rename
+
+    def keeps_hidden(self, path, when_empty=True):
+        """Whether this directory has removed files in it that are kept, and nothing else with `when_empty`."""
+        if "removal" not in self.lacks:
+            return False
+        ours, theirs = (os.path.join(root, path) for root in self.roots)
+        try:
+            if when_empty and os.listdir(theirs):
+                return False
+            return any(name.startswith(HIDDEN) for name in os.listdir(ours))
+        except OSError:
+            return False
 
     def longest_below(self, path):
         """Bytes of the longest path that leads on from this one."""
@@ -192,6 +219,8 @@ class Walker:
 
     def step_utime(self):
         path, when = self.path(), self.chance.randrange(2_000_000_000)
+        if self.keeps_hidden(path, when_empty=False):
+            return
         self.both(f"utime {path!r}",
                   lambda root, _: os.utime(os.path.join(root, path), ns=(when, when), follow_symlinks=False))
 
@@ -215,7 +244,7 @@ class Walker:
 
     def step_list(self):
         path = self.path()
-        self.both(f"list {path!r}", lambda root, _: sorted(os.listdir(os.path.join(root, path))))
+        self.both(f"list {path!r}", lambda root, _: sorted(visible(os.listdir(os.path.join(root, path)), self.lacks)))
 
     def step_read(self):
         path = self.path()
@@ -252,13 +281,15 @@ class Walker:
             return
         pair, content = self.chance.choice(self.open), self.chance.randbytes(100)
         offset, size = self.chance.randrange(9000), self.chance.choice((0, 7, 12_000))
+        oracle = os.fstat(pair[1])
+        gone = "removal" in self.lacks and oracle.st_nlink == 0 and not stat.S_ISREG(oracle.st_mode)
         for what, call in (("write", lambda handle: os.pwrite(handle, content, offset)),
                            ("truncate", lambda handle: os.ftruncate(handle, size)),
                            ("read", lambda handle: os.pread(handle, 20_000, 0)),
                            ("chmod", lambda handle: os.fchmod(handle, 0o640)),
                            ("fsync", os.fsync),
                            ("fstat", lambda handle: attributes(os.fstat(handle)))):
-            if self.chance.random() < 0.5:
+            if self.chance.random() < 0.5 and not (gone and what in ("chmod", "fstat")):
                 self.both(f"{what} of an open file", lambda _, which, call=call: call(pair[which]))
 
 

@@ -64,6 +64,7 @@ def test_tree_against_a_native_directory(origin, mount, folder, lacks):
         raise AssertionError("\n".join([f"seed {SEED}", *walker.last, str(problem)])) from problem
     finally:
         walker.close()
+    processes.wait_until(lambda: not tree.hidden_below(origin), what="the hidden names are gone")
     after = tree.Walker(origin, oracle, SEED)
     after.compare()
 

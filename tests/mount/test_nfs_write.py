@@ -34,7 +34,7 @@ def origin(exported):
 
 @pytest.fixture
 def lacks():
-    return ("hole", "setxattr", "removexattr", "exchange")
+    return ("hole", "setxattr", "removexattr", "exchange", "removal")
 
 
 @pytest.fixture
@@ -76,6 +76,43 @@ def test_hidden_names_go_with_the_last_close(origin, show):  # noqa: F811
     os.close(replaced)
     processes.wait_until(lambda: not hidden(origin), what="the hidden names are gone")
     assert sorted(os.listdir(origin)) == ["replaced"]
+
+
+def test_hidden_names_are_listed_and_keep_their_directory(origin, show):  # noqa: F811
+    m = show()
+    for name in ("folder", "other"):
+        (m.path / name).mkdir()
+    (m.path / "folder/file").write_bytes(b"x")
+    with open(m.path / "folder/file", "rb") as file:
+        os.unlink(m.path / "folder/file")
+        assert os.listdir(m.path / "folder") == hidden(origin / "folder") != []
+        assert error_of(os.rmdir, m.path / "folder") == errno.ENOTEMPTY
+        assert error_of(os.rename, m.path / "other", m.path / "folder") == errno.ENOTEMPTY
+        os.rename(m.path / "folder", m.path / "moved")
+        os.utime(m.path / "moved", (1, 1))
+        assert file.read() == b"x"
+    processes.wait_until(lambda: not hidden(origin / "moved"), what="the hidden name is gone")
+    assert os.stat(origin / "moved").st_mtime > 1
+    os.rename(m.path / "other", m.path / "moved")
+    os.rmdir(m.path / "moved")
+    assert os.listdir(origin) == []
+
+
+def test_special_files_that_are_gone_are_stale(show):  # noqa: F811
+    """The kernel opens them by itself, and so nobody knows that they are open."""
+    m = show()
+    for way in (os.unlink, lambda path: os.rename(m.path / "new", path)):
+        os.mkfifo(m.path / "fifo")
+        (m.path / "new").write_bytes(b"new")
+        handle = os.open(m.path / "fifo", os.O_RDWR | os.O_NONBLOCK)
+        try:
+            way(m.path / "fifo")
+            assert not hidden(m.path)
+            assert error_of(os.fstat, handle) == error_of(os.fchmod, handle, 0o640) == errno.ESTALE
+            os.write(handle, b"goes on")
+            assert os.read(handle, 100) == b"goes on"
+        finally:
+            os.close(handle)
 
 
 def test_replacing_a_file_that_is_read_leaves_no_gap(origin, show):  # noqa: F811
