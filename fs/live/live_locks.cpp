@@ -140,6 +140,8 @@ void LiveLocks::set(RequestPtr request, fuse_session* session, const LiveNodePtr
 }
 
 void LiveLocks::try_first(Row& row, Waiter asks, bool waits) {
+    // Nobody waits any more for what stood behind others for too long; to let go is right all the same.
+    if (asks.wish.lock.kind != FileLock::Kind::none && !asks.request->is_wanted()) return;
     const auto change = row.locks.set(asks.asker, asks.wish);
     if (change) {
         grant(row, asks, *change);

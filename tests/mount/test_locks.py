@@ -231,7 +231,6 @@ def test_locks_end_with_their_owner(origin, show, locker, end):
     elif end == "exit":
         one.process.stdin.close()
         assert one.process.wait(20 * processes.SLOWNESS) == 0
-        one.process.stdin = open(os.devnull, "wb")  # pylint: disable=consider-using-with
     else:
         one.process.kill()
         one.process.wait(20 * processes.SLOWNESS)
@@ -307,6 +306,16 @@ def test_fork(origin, show, locker):
     child = one.ask("fork")
     one.ask("end", child)
     assert native.tries("set", native.handle, "read") == errno.EAGAIN, "a child's end ends none of its parent's"
+
+
+def test_directories_are_locked_on_the_mount(origin, show, locker):
+    """The kernel does not ask."""
+    m = show()
+    os.mkdir(origin / "folder")
+    one, two, native = locker(m.path / "folder", RO), locker(m.path / "folder", RO), locker(origin / "folder", RO)
+    one.ask("flock", one.handle, EX)
+    assert two.tries("flock", two.handle, SH | NB) == errno.EAGAIN
+    native.ask("flock", native.handle, EX | NB)
 
 
 @pytest.mark.release
