@@ -57,7 +57,6 @@ def places(request, origin, show, mount):
 
 
 @pytest.mark.release
-@pytest.mark.tsan
 def test_ranges(places, locker):
     one, two = locker(places[0]), locker(places[1])
     one.ask("set", one.handle, "read", 0, 100)
@@ -79,7 +78,6 @@ def test_ranges(places, locker):
 
 
 @pytest.mark.release
-@pytest.mark.tsan
 def test_whole_files(places, locker):
     one, two = locker(places[0], RO), locker(places[1], RO)
     one.ask("flock", one.handle, SH)
@@ -251,7 +249,6 @@ def test_any_close_ends_locks_of_the_process(origin, show, locker):
 
 
 @pytest.mark.release
-@pytest.mark.tsan
 def test_a_process_is_not_in_its_own_way(origin, show, locker):
     m = show()
     one, native = locker(m.path / "file", RO), locker(origin / "file")
@@ -319,7 +316,6 @@ def test_directories_are_locked_on_the_mount(origin, show, locker):
 
 
 @pytest.mark.release
-@pytest.mark.tsan
 def test_locks_of_open_files(origin, show, locker):
     """F_OFD_SETLK: descriptors of one process exclude each other."""
     m = show()
