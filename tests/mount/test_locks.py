@@ -407,6 +407,40 @@ def test_pages_stay_while_nobody_writes(show, locker):
     assert read_locked() == before
 
 
+COUNT = """
+import fcntl, os, random, sys
+path, way, turns = sys.argv[1], sys.argv[2], int(sys.argv[3])
+random.seed(path + sys.argv[4])
+handle = os.open(path, os.O_RDWR)
+for turn in range(turns):
+    if random.random() < 0.2:
+        os.close(handle)
+        handle = os.open(path, os.O_RDWR)
+    (fcntl.flock if way == "flock" else fcntl.lockf)(handle, fcntl.LOCK_EX)
+    value = int(os.pread(handle, 10, 500))
+    os.pwrite(handle, b"%010d" % (value + 1), 500)
+    (fcntl.flock if way == "flock" else fcntl.lockf)(handle, fcntl.LOCK_UN)
+"""
+
+
+@pytest.mark.release
+@pytest.mark.tsan
+@pytest.mark.parametrize("way", ["fcntl", "flock"])
+def test_no_count_is_lost(origin, show, way):
+    m = show()
+    turns = 60
+    users = [subprocess.Popen([sys.executable, "-c", COUNT, str(path / "file"), way, str(turns), str(number)])
+             for number in range(4) for path in (m.path, origin)]
+    try:
+        assert [user.wait(80 * processes.SLOWNESS) for user in users] == [0] * len(users)
+    finally:
+        for user in users:
+            user.kill()
+            user.wait(20)
+    for path in (m.path, origin):
+        assert int((path / "file").read_bytes()[500:510]) == turns * len(users)
+
+
 @pytest.mark.release
 def test_sqlite(origin, show):
     """One database, used on the mount and in the directory at the same time: no count is lost."""
