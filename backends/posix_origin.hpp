@@ -57,6 +57,9 @@ struct Caller {
     std::uint32_t umask = 0;  ///< an access control list that the directory hands down is used instead of it
 };
 
+class PosixLocks;
+using PosixLocksPtr = std::shared_ptr<PosixLocks>;
+
 /// A regular file that is open. Thread-safe; calls block.
 class PosixFile {
   public:
@@ -79,6 +82,11 @@ class PosixFile {
     /// What close(2) says of earlier writes, and the file stays open.
     virtual Result<void> flush() = 0;
     virtual Result<PosixAttributes> attributes() = 0;
+    /// Where locks are taken on it (backends/posix_locks.hpp); may live longer than this. `for_writing`: for
+    /// exclusive ones, too. Only where PosixOrigin::has_locks().
+    virtual Result<PosixLocksPtr> open_locks(bool /*for_writing*/) {
+        return fail(ENOLCK, "the origin has no locks");
+    }
 };
 using PosixFilePtr = std::shared_ptr<PosixFile>;
 
@@ -176,6 +184,8 @@ class PosixOrigin {
     virtual Result<struct statvfs> statistics() = 0;
     /// Whether access control lists (acl(5)) can be set at all.
     [[nodiscard]] virtual bool has_acls() const = 0;
+    /// Whether locks are the origin's, so that they hold against those who use it by other ways.
+    [[nodiscard]] virtual bool has_locks() const { return false; }
     /// Whether calls are system calls: they may be many, and hang. Else each is made of requests that have
     /// deadlines of their own, of which some need many.
     [[nodiscard]] virtual bool answers_cheaply() const { return true; }

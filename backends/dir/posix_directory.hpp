@@ -57,6 +57,7 @@ class PosixTree final : public PosixOrigin {
     Result<void> remove_xattr(const PosixNode& node, const std::string& name) override;
     Result<struct statvfs> statistics() override;
     [[nodiscard]] bool has_acls() const override { return has_acls_; }
+    [[nodiscard]] bool has_locks() const override { return true; }
     [[nodiscard]] PosixStats stats() const override;
 
   private:
@@ -70,6 +71,8 @@ Result<PosixAttributes> posix_attributes(int descriptor, const std::string& name
 
 /// A regular file that is open.
 PosixFilePtr make_posix_file(FileDescriptor file, std::shared_ptr<PosixCounters> counters);
+/// Opens the file behind a descriptor once more, for locks.
+Result<PosixLocksPtr> open_posix_locks(int file, bool for_writing, std::shared_ptr<PosixCounters> counters);
 /// A directory that is open for reading.
 Result<PosixDirectoryPtr> make_posix_directory(FileDescriptor directory,
                                                std::shared_ptr<PosixCounters> counters);

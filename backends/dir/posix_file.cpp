@@ -113,6 +113,10 @@ class OpenFile final : public PosixFile {
         return posix_attributes(file_.get(), {});
     }
 
+    Result<PosixLocksPtr> open_locks(bool for_writing) override {
+        return open_posix_locks(file_.get(), for_writing, counters_);
+    }
+
   private:
     tl::unexpected<Error> failed(const char* what) {
         const int code = errno;

@@ -414,6 +414,7 @@ bool Daemon::stop() {
     if (pin_keeper_) pin_keeper_->stop();
     if (!quiet) log::error("reads are held by the source or a disk: the mount ends without them");
     if (names_) names_->stop();
+    const bool locked = live_ && !live_->locks().stop(kStuckPatience);
     const bool waits = live_ && session_ && !session_->in_flight().wait_until_none(kStuckPatience);
     if (watchdog_ && (!quiet || waits)) watchdog_->answer_all(ENOTCONN);
     const bool answered = !session_ || session_->in_flight().wait_until_none(kPatience);
@@ -422,7 +423,7 @@ bool Daemon::stop() {
     if (watchdog_) watchdog_->stop();
     bool held = session_ && !session_->stop(live_ ? kStuckPatience : std::chrono::hours(24));
     if (nvme_) nvme_->close();
-    held = held || (origin_ && origin_->is_held());
+    held = held || locked || (origin_ && origin_->is_held());
     if (held)
         log::error("threads are held by the source, which does not answer: the mount ends without them");
     return answered && quiet && !held;

@@ -30,12 +30,16 @@ void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     OpenReply reply;
     reply.handle = opened->handle;
     if (opened->keeps_cache) reply.flags |= kKeepCache;
-    if ((flags & O_ACCMODE) == O_RDONLY) reply.flags |= kNoFlush;
+    // But for locks, which a process loses with any close(2) of the file.
+    if ((flags & O_ACCMODE) == O_RDONLY && !operations.locks().serves()) reply.flags |= kNoFlush;
     if (!request.opened(reply)) operations.files().close(opened->handle);
 }
 
 void release_file(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* file) {
-    Session::user_of<LiveOperations>(raw).files().close(file->fh);
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    if (const auto open = operations.files().find(file->fh); open && operations.locks().serves())
+        operations.locks().released(open->node, file->fh);
+    operations.files().close(file->fh);
     ::fuse_reply_err(raw, 0);
 }
 
@@ -101,12 +105,24 @@ void on_file(fuse_req_t raw, const fuse_file_info* info, Work work) {
     request.ok();
 }
 
+/// As close(2) of a local file: the process has no locks on it any more, whatever else became of it.
+void flush_and_unlock(fuse_req_t raw, LiveFile& file, const fuse_file_info& info) {
+    auto& locks = Session::user_of<LiveOperations>(raw).locks();
+    auto request = std::make_shared<Request>(raw);
+    const Result<void> flushed = file.writes ? file.file->flush() : Result<void>{};
+    locks.flushed(file.node, info.lock_owner, info.fh, [request, code = flushed ? 0 : flushed.error().code] {
+        if (code != 0) return request->error(code);
+        request->ok();
+    });
+}
+
 void flush_file(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* info) {
     auto& operations = Session::user_of<LiveOperations>(raw);
     const auto file = operations.files().find(info->fh);
-    if (file && !operations.origin().answers_cheaply() && !file->users.has(::fuse_req_ctx(raw)->pid))
-        return Request(raw).ok();
-    on_file(raw, info, [](PosixFile& open) { return open.flush(); });
+    if (file && operations.locks().serves()) return flush_and_unlock(raw, *file, *info);
+    const bool is_anothers =
+        file && !operations.origin().answers_cheaply() && !file->users.has(::fuse_req_ctx(raw)->pid);
+    on_file(raw, info, [=](PosixFile& open) { return is_anothers ? Result<void>{} : open.flush(); });
 }
 
 void sync_file(fuse_req_t raw, fuse_ino_t /*node*/, int data_only, fuse_file_info* info) {

@@ -128,6 +128,20 @@ bool LiveFiles::settle(const LiveNodePtr& node, PosixFile& file) {
     return keeps;
 }
 
+bool LiveFiles::locked(LiveNode& node, const PosixAttributes& now) {
+    auto& content = node.content;
+    const bool is_known = is_settled(now, now_ns());
+    const MutexLock lock(content.mutex);
+    if (!content.locked_version.empty() && content.locked_version == now.version) return false;
+    content.locked_version = is_known ? now.version : std::string();
+    if (!is_known || !content.object || content.object->version != now.version) {
+        ++content.changes;  // who is about to decide what readers get has looked too early
+        content.object.reset();
+        content.cached_version.clear();
+    }
+    return true;
+}
+
 Result<std::shared_ptr<const ObjectRef>> LiveFiles::object(const LiveNodePtr& node,
                                                            const PosixAttributes& now) {
     if (!S_ISREG(now.status.st_mode)) return fail(EINVAL, "no regular file");

@@ -87,6 +87,11 @@ class LiveFiles {
     void read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_t size, ReadCallback reply);
     Result<void> write(LiveFile& file, std::span<const std::byte> bytes, std::uint64_t offset);
 
+    /// Somebody gets a lock on a file, which is so now: he is to read what those wrote who had it locked
+    /// before, whoever they are. Returns whether the kernel may have older pages and attributes, which must
+    /// go before he hears of the lock.
+    bool locked(LiveNode& node, const PosixAttributes& now);
+
     /// The version that readers would get of a file now, for extended attributes.
     Result<std::shared_ptr<const ObjectRef>> object(const LiveNodePtr& node, const PosixAttributes& now);
 

@@ -35,15 +35,17 @@ void initialise(void* user, fuse_conn_info* connection) {
                       // The umask counts only where the directory hands down no access control list.
                       FUSE_CAP_DONT_MASK;
     if (operations.origin().has_acls()) wanted |= FUSE_CAP_POSIX_ACL;
+    // Else they are the kernel's, of this mount.
+    constexpr unsigned kLocks = FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS;
+    if (operations.origin().has_locks()) wanted |= kLocks;
     // Where each attribute costs a request, a listing must not ask for all.
     if (!operations.origin().answers_cheaply())
         wanted &= ~static_cast<unsigned>(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
     // No write-back cache: whoever writes hears of errors at once, and other hosts see what was written.
-    // Locks are the kernel's, of this mount.
-    const unsigned unwanted = (FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO) & ~wanted;
+    const unsigned unwanted = (FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | kLocks) & ~wanted;
     const unsigned never = FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
-                           FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_POSIX_LOCKS |
-                           FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_NO_OPEN_SUPPORT |
+                           FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_HANDLE_KILLPRIV |
+                           FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_NO_OPEN_SUPPORT |
                            FUSE_CAP_NO_OPENDIR_SUPPORT;
     connection->want |= connection->capable & wanted;
     connection->want &= ~(unwanted | never);
@@ -59,6 +61,7 @@ fuse_lowlevel_ops make_table() {
     add_live_names(table);
     add_live_directories(table);
     add_live_data(table);
+    add_live_locks(table);
     return table;
 }
 
@@ -81,7 +84,8 @@ LiveOperations::LiveOperations(PosixOrigin& origin, Store& store, const std::str
       absent_s_(seconds(std::min(settings.metadata_ttl, kLongestAbsent))),
       pack_max_object_(settings.pack_max_object),
       nodes_(origin, root, descriptors_to_keep()),
-      files_(store, nodes_, identity, origin.answers_cheaply() ? 0 : kReaders) {}
+      files_(store, nodes_, identity, origin.answers_cheaply() ? 0 : kReaders),
+      locks_(files_, origin.has_locks()) {}
 
 const fuse_lowlevel_ops& LiveOperations::table() {
     static const fuse_lowlevel_ops operations = make_table();

@@ -1,5 +1,6 @@
 // What each FUSE request does on a writable mount, by kind: live_attributes.cpp, live_names.cpp (what makes,
-// removes and renames), live_directories.cpp, live_data.cpp (open, read, write, sync).
+// removes and renames), live_directories.cpp, live_data.cpp (open, read, write, sync),
+// live_lock_requests.cpp.
 #pragma once
 
 #define FUSE_USE_VERSION 314
@@ -15,6 +16,7 @@
 #include "config/mutex.hpp"
 #include "config/settings.hpp"
 #include "fs/live/live_files.hpp"
+#include "fs/live/live_locks.hpp"
 #include "fs/live/live_nodes.hpp"
 #include "fs/session/request.hpp"
 #include "fs/trace/trace.hpp"
@@ -22,8 +24,9 @@
 namespace tierfs {
 
 /// The answers of one writable mount. Each request is answered on the thread that reads it, but for reads
-/// that wait for the tiers: the origin is asked with blocking calls. Permissions are the kernel's to check
-/// (default_permissions). Thread-safe. `origin` and `store` must outlive it and its requests.
+/// that wait for the tiers and who waits for a lock: the origin is asked with blocking calls. Permissions are
+/// the kernel's to check (default_permissions). Thread-safe. `origin` and `store` must outlive it and its
+/// requests.
 class LiveOperations {
   public:
     /// `identity`: Origin::identity. ESTALE, EIO: the root cannot be asked.
@@ -39,6 +42,7 @@ class LiveOperations {
     [[nodiscard]] PosixOrigin& origin() const { return origin_; }
     [[nodiscard]] LiveNodes& nodes() { return nodes_; }
     [[nodiscard]] LiveFiles& files() { return files_; }
+    [[nodiscard]] LiveLocks& locks() { return locks_; }
     [[nodiscard]] Trace& trace() { return trace_; }
     [[nodiscard]] Store& store() const { return store_; }
     [[nodiscard]] std::uint64_t pack_max_object() const { return pack_max_object_; }
@@ -67,6 +71,7 @@ class LiveOperations {
     Trace trace_;
     LiveNodes nodes_;
     LiveFiles files_;
+    LiveLocks locks_;
     Mutex mutex_;
     std::unordered_map<std::uint64_t, PosixDirectoryPtr> directories_ TIERFS_GUARDED_BY(mutex_);
     std::uint64_t next_ TIERFS_GUARDED_BY(mutex_) = 1;
@@ -91,5 +96,6 @@ void add_live_attributes(fuse_lowlevel_ops& table);
 void add_live_names(fuse_lowlevel_ops& table);
 void add_live_directories(fuse_lowlevel_ops& table);
 void add_live_data(fuse_lowlevel_ops& table);
+void add_live_locks(fuse_lowlevel_ops& table);
 
 }  // namespace tierfs

@@ -43,9 +43,19 @@ class Request {
         if (code <= 0 || code > 511) code = EIO;  // the kernel refuses others, and the reader would hang
         answer([code](fuse_req_t raw) { return ::fuse_reply_err(raw, code); });
     }
-    void ok() {
-        answer([](fuse_req_t raw) { return ::fuse_reply_err(raw, 0); });
+    /// False: nobody took it.
+    bool ok() {
+        return answer([](fuse_req_t raw) { return ::fuse_reply_err(raw, 0); });
     }
+    /// From now on it waits for what some process does, however long that takes. A signal ends it (EINTR),
+    /// and the end of the mount. False: a signal has come already; it is answered.
+    bool waits() {
+        if (session_.requests().wait(entry_, ::fuse_req_interrupted)) return true;
+        error(EINTR);
+        return false;
+    }
+    /// Whether who asked still waits for an answer.
+    [[nodiscard]] bool is_wanted() { return raw_ != nullptr && session_.requests().is_there(entry_); }
     /// False: nobody took it (the reader was killed, or the watchdog was first), so no RELEASE will come.
     bool opened(const OpenReply& open) {
         return answer([&](fuse_req_t raw) {
@@ -68,6 +78,9 @@ class Request {
     }
     void attributes(const struct stat& attributes, double valid_s) {
         answer([&](fuse_req_t raw) { return ::fuse_reply_attr(raw, &attributes, valid_s); });
+    }
+    void lock(const struct flock& found) {
+        answer([&](fuse_req_t raw) { return ::fuse_reply_lock(raw, &found); });
     }
     void link(const char* target) {
         answer([&](fuse_req_t raw) { return ::fuse_reply_readlink(raw, target); });

@@ -52,6 +52,32 @@ bool RequestTable::mark_interrupted(std::uint64_t unique) {
     return false;
 }
 
+bool RequestTable::wait(Entry& entry, int (*is_interrupted)(fuse_req_t)) {
+    const MutexLock lock(shard_of(entry).mutex);
+    if (entry.raw_ == nullptr) return true;
+    entry.waits_ = true;
+    return !entry.interrupted_ && is_interrupted(entry.raw_) == 0;
+}
+
+fuse_req_t RequestTable::take_interrupted(std::uint64_t unique) {
+    for (Shard& shard : shards_) {
+        const MutexLock lock(shard.mutex);
+        for (Entry* entry = shard.first; entry != nullptr; entry = entry->next_) {
+            if (entry->info_.unique != unique) continue;
+            if (!entry->waits_ || !entry->interrupted_) return nullptr;
+            const fuse_req_t raw = entry->raw_;
+            unlink(shard, *entry);
+            return raw;
+        }
+    }
+    return nullptr;
+}
+
+bool RequestTable::is_there(Entry& entry) {
+    const MutexLock lock(shard_of(entry).mutex);
+    return entry.raw_ != nullptr;
+}
+
 std::vector<RequestTable::Seen> RequestTable::take_if(const Wanted& wanted) {
     std::vector<Seen> taken;
     for (Shard& shard : shards_) {
@@ -74,7 +100,7 @@ std::vector<RequestTable::Seen> RequestTable::unreported_before(RequestInfo::Clo
     for (Shard& shard : shards_) {
         const MutexLock lock(shard.mutex);
         for (Entry* entry = shard.first; entry != nullptr && seen.size() < most; entry = entry->next_) {
-            if (entry->reported_ || entry->info_.since >= limit) continue;
+            if (entry->reported_ || entry->waits_ || entry->info_.since >= limit) continue;
             entry->reported_ = true;
             seen.push_back(copy(*entry));
         }
@@ -88,7 +114,7 @@ std::vector<std::pair<std::uint64_t, pid_t>> RequestTable::interrupted_or_before
     for (Shard& shard : shards_) {
         const MutexLock lock(shard.mutex);
         for (Entry* entry = shard.first; entry != nullptr; entry = entry->next_) {
-            if (entry->interrupted_ || entry->info_.since < limit)
+            if (entry->interrupted_ || (entry->info_.since < limit && !entry->waits_))
                 found.emplace_back(entry->info_.unique, entry->info_.asker);
         }
     }
@@ -100,6 +126,7 @@ RequestTable::Summary RequestTable::summary() {
     for (Shard& shard : shards_) {
         const MutexLock lock(shard.mutex);
         for (Entry* entry = shard.first; entry != nullptr; entry = entry->next_) {
+            if (entry->waits_) continue;
             ++summary.under_way;
             summary.oldest = std::min(summary.oldest, entry->info_.since);
         }
@@ -148,6 +175,9 @@ std::string opcode_name(std::uint32_t opcode) {
                                        Name{FUSE_FSYNCDIR, "FSYNCDIR"},
                                        Name{FUSE_FALLOCATE, "FALLOCATE"},
                                        Name{FUSE_LSEEK, "LSEEK"},
+                                       Name{FUSE_GETLK, "GETLK"},
+                                       Name{FUSE_SETLK, "SETLK"},
+                                       Name{FUSE_SETLKW, "SETLKW"},
                                        Name{FUSE_COPY_FILE_RANGE, "COPY_FILE_RANGE"}};
     const auto found = std::find_if(kNames.begin(), kNames.end(),
                                     [opcode](const Name& name) { return name.opcode == opcode; });
@@ -162,6 +192,7 @@ bool takes_its_time(std::uint32_t opcode) {
         case FUSE_FSYNCDIR:
         case FUSE_FALLOCATE:
         case FUSE_COPY_FILE_RANGE:
+        case FUSE_SETLKW:
             return true;
         default:
             return false;
@@ -177,6 +208,9 @@ bool is_metadata(std::uint32_t opcode) {
         case FUSE_FSYNC:
         case FUSE_FALLOCATE:
         case FUSE_COPY_FILE_RANGE:
+        case FUSE_GETLK:
+        case FUSE_SETLK:
+        case FUSE_SETLKW:
             return false;
         default:
             return true;

@@ -55,7 +55,7 @@ class RequestTable {
         fuse_req_t raw_ = nullptr;
         RequestInfo info_;
         Subject subject_;
-        bool reported_ = false, interrupted_ = false;
+        bool reported_ = false, interrupted_ = false, waits_ = false;
         Entry* previous_ = nullptr;
         Entry* next_ = nullptr;
     };
@@ -79,13 +79,24 @@ class RequestTable {
     /// The kernel says that who waits got a signal. False: not under way.
     bool mark_interrupted(std::uint64_t unique);
 
+    /// Between add() and take(): from now on the request waits for what some process does, and is late never:
+    /// it is not counted as under way. False: who asked has had a signal meanwhile, as the mark or
+    /// `is_interrupted` says; the caller is to answer EINTR.
+    bool wait(Entry& entry, int (*is_interrupted)(fuse_req_t));
+    /// Takes it out if it waits so and was marked as interrupted: the caller must answer it. Null: it does
+    /// not.
+    fuse_req_t take_interrupted(std::uint64_t unique);
+    /// Nobody has taken it yet.
+    [[nodiscard]] bool is_there(Entry& entry);
+
     /// Takes out those for which `wanted` holds; the caller must answer them. `wanted` is called under a
     /// lock.
     using Wanted = std::function<bool(const RequestInfo&)>;
     std::vector<Seen> take_if(const Wanted& wanted);
     /// Those which began before `limit` and have not been reported yet; marks them. At most `most`.
     std::vector<Seen> unreported_before(RequestInfo::Clock::time_point limit, std::size_t most);
-    /// Who waits for requests that were marked as interrupted, or began before `limit`: (unique, asker).
+    /// Who waits for requests that were marked as interrupted, or began before `limit`: (unique, asker). Not
+    /// those that wait for a process, which hear of any signal.
     std::vector<std::pair<std::uint64_t, pid_t>> interrupted_or_before(RequestInfo::Clock::time_point limit);
     Summary summary();
     /// Of requests that were taken out by take(), but for reads, writes and what the kernel does not wait
@@ -112,10 +123,10 @@ class RequestTable {
 std::string opcode_name(std::uint32_t opcode);
 
 /// Whether it may rightly take longer than the deadline of one operation: a listing (page after page, each
-/// with a deadline of its own), and what writes out or copies as much as there is.
+/// with a deadline of its own), what writes out or copies as much as there is, and who waits for a lock.
 bool takes_its_time(std::uint32_t opcode);
 
-/// Whether it is about names and attributes: neither a read nor a write.
+/// Whether it is about names and attributes: neither a read nor a write nor a lock.
 bool is_metadata(std::uint32_t opcode);
 
 /// The same for handlers all of whose requests to the source have deadlines, where whatever changes something

@@ -253,11 +253,9 @@ bool Session::receive(std::span<std::byte> buffer, Busy& busy) {
 void Session::process(std::span<std::byte> request, Busy& busy) {
     fuse_in_header header{};
     std::memcpy(&header, request.data(), sizeof(header));
-    if (header.opcode == FUSE_INTERRUPT && request.size() >= sizeof(header) + sizeof(fuse_interrupt_in)) {
-        fuse_interrupt_in interrupt{};
+    fuse_interrupt_in interrupt{};
+    if (header.opcode == FUSE_INTERRUPT && request.size() >= sizeof(header) + sizeof(interrupt))
         std::memcpy(&interrupt, request.data() + sizeof(header), sizeof(interrupt));
-        requests_.mark_interrupted(interrupt.unique);
-    }
     count(busy.messages.at(header.opcode < kOpcodes ? header.opcode : 0));
     if (answered_at_once(header)) return;
     const bool may_block = handlers_.patience.count() != 0 && asks_the_source(header.opcode);
@@ -281,8 +279,18 @@ void Session::process(std::span<std::byte> request, Busy& busy) {
     message.mem = request.data();
     message.size = request.size();
     ::fuse_session_process_buf(session_, &message);
+    if (interrupt.unique != 0) this->interrupt(interrupt.unique);
     busy.since.store(0, std::memory_order_release);
     if (may_block) blocking_.fetch_sub(1);
+}
+
+// After libfuse has: a request that another thread is about to add asks libfuse then.
+void Session::interrupt(std::uint64_t unique) {
+    requests_.mark_interrupted(unique);
+    if (auto* const raw = requests_.take_interrupted(unique); raw != nullptr) {
+        ::fuse_reply_err(raw, EINTR);
+        in_flight_.leave();
+    }
 }
 
 bool Session::answered_at_once(const fuse_in_header& header) {

@@ -149,6 +149,8 @@ class Session {
     void serve(Busy& busy);
     bool receive(std::span<std::byte> buffer, Busy& busy);
     bool answered_at_once(const fuse_in_header& header);
+    /// Who waits for that request got a signal.
+    void interrupt(std::uint64_t unique);
     void reply_error(std::uint64_t unique, int code);
     /// Waits for its turn to block. Not 0: the errno to reply, since it would never come, or `asker` was
     /// killed.

@@ -2,6 +2,7 @@
 the next try succeeds."""
 
 import errno
+import fcntl
 import mmap
 import os
 import subprocess
@@ -178,6 +179,26 @@ def fsyncdir(path):
 @point("close")
 def close(path):
     os.close(os.open(path / "old", os.O_WRONLY))
+
+
+@point("locks")
+def locks(path):
+    opened(path / "file", os.O_RDWR, lambda handle: fcntl.lockf(handle, fcntl.LOCK_EX))
+
+
+@point("lock")
+def lock(path):
+    opened(path / "file", os.O_RDWR, lambda handle: fcntl.lockf(handle, fcntl.LOCK_EX))
+
+
+@point("getlk")
+def getlk(path):
+    opened(path / "file", os.O_RDWR, lambda handle: fcntl.fcntl(handle, fcntl.F_GETLK, bytes(32)))
+
+
+@point("flock")
+def flock(path):
+    opened(path / "file", os.O_RDWR, lambda handle: fcntl.flock(handle, fcntl.LOCK_EX))
 
 
 def points_of_program(folder):

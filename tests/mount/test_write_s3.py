@@ -15,6 +15,7 @@ import pytest
 
 from harness import data, processes
 from harness.servers import ACCESS_KEY, SECRET_KEY
+from test_write import test_locks  # noqa: F401  pylint: disable=unused-import
 
 PART = 8 << 20
 

@@ -33,7 +33,8 @@ UNREACHED = {
     **{f"posix.{call}": "only on writable mounts; tests/mount/test_write_faults.py has each of them"
        for call in ("stat", "readlink", "create", "mkdir", "mknod", "symlink", "link", "remove", "rename", "open", "opendir",
                     "readdir", "chmod", "chown", "utimens", "truncate", "getxattr", "listxattr", "setxattr", "removexattr",
-                    "statfs", "read", "write", "ftruncate", "fallocate", "lseek", "copy", "fsync", "fsyncdir", "close")},
+                    "statfs", "read", "write", "ftruncate", "fallocate", "lseek", "copy", "fsync", "fsyncdir", "close",
+                    "locks", "lock", "getlk", "flock")},
     **{f"s3.copy.{call}": "only on writable mounts; tests/mount/test_write_s3.py has each of them"
        for call in ("open", "write", "read", "truncate")},
     "nvme.probe": "only of a device that failed; tests/mount/test_devices.py has some",

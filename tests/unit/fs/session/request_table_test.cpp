@@ -45,6 +45,30 @@ TEST(RequestTable, WhoTakesFromOutsideGetsTheRequest) {
     EXPECT_TRUE(table.take(entries[2]));
 }
 
+TEST(RequestTable, WhatWaitsForAProcessIsNotLateAndEndsBySignals) {
+    RequestTable table;
+    std::deque<RequestTable::Entry> entries(3);
+    const auto now = Clock::now();
+    const auto no = [](fuse_req_t) { return 0; };
+    const auto yes = [](fuse_req_t) { return 1; };
+    for (std::uint64_t i = 0; i < 3; ++i) table.add(entries[i], fake(i + 1), info(i + 1, now - 10s), {});
+    EXPECT_EQ(table.take_interrupted(1), nullptr);
+    EXPECT_TRUE(table.wait(entries[0], no));
+    EXPECT_EQ(table.summary().under_way, 2U);
+    EXPECT_EQ(table.unreported_before(now, 10).size(), 2U);
+    EXPECT_EQ(table.take_interrupted(1), nullptr);
+    EXPECT_TRUE(table.mark_interrupted(1));
+    EXPECT_TRUE(table.is_there(entries[0]));
+    EXPECT_EQ(table.take_interrupted(1), fake(1));
+    EXPECT_FALSE(table.is_there(entries[0]));
+    EXPECT_FALSE(table.take(entries[0]));
+    EXPECT_TRUE(table.mark_interrupted(2));  // the signal was first
+    EXPECT_FALSE(table.wait(entries[1], no));
+    EXPECT_FALSE(table.wait(entries[2], yes));  // only libfuse knows yet
+    EXPECT_TRUE(table.take(entries[1]));
+    EXPECT_TRUE(table.take(entries[2]));
+}
+
 TEST(RequestTable, ReportsTheOldOnce) {
     RequestTable table;
     std::deque<RequestTable::Entry> entries(3);
