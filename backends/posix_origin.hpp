@@ -79,6 +79,8 @@ class PosixFile {
     /// What close(2) says of earlier writes, and the file stays open.
     virtual Result<void> flush() = 0;
     virtual Result<PosixAttributes> attributes() = 0;
+    /// Where it is a file of this machine, its descriptor, open as it was asked for; -1: it is none.
+    [[nodiscard]] virtual int descriptor() const { return -1; }
 };
 using PosixFilePtr = std::shared_ptr<PosixFile>;
 

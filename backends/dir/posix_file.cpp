@@ -113,6 +113,8 @@ class OpenFile final : public PosixFile {
         return posix_attributes(file_.get(), {});
     }
 
+    [[nodiscard]] int descriptor() const override { return file_.get(); }
+
   private:
     tl::unexpected<Error> failed(const char* what) {
         const int code = errno;
