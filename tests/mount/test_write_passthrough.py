@@ -573,6 +573,48 @@ def test_source_on_overlayfs(show, xfs, way):
         subprocess.run(["umount", "-l", merged], check=True)
 
 
+@pytest.mark.parametrize("way", ["auto", "true"])
+def test_file_systems_inside_the_source(origin, show, xfs, way):
+    """Each is judged by itself; one that cannot be passed through does not end it for the others."""
+    for name in ("lower", "upper", "work"):
+        (xfs.path / name).mkdir()
+    for name in ("local", "stacked"):
+        (origin / name).mkdir()
+    processes.check(["mount", "-t", "tmpfs", "-o", "size=8M", "tierfs-test", origin / "local"])
+    try:
+        processes.check(["mount", "-t", "overlay", "overlay", "-o",
+                         f"lowerdir={xfs.path}/lower,upperdir={xfs.path}/upper,workdir={xfs.path}/work", origin / "stacked"])
+        m = show(way)
+        for name, passed in (("local/file", 1), ("stacked/file", 0), ("file", 1)):
+            before = passthrough(m)["opens"]
+            (m.path / name).write_bytes(name.encode())
+            assert passthrough(m)["opens"] - before == passed, name
+            assert (origin / name).read_bytes() == name.encode() == (m.path / name).read_bytes()
+        assert passthrough(m)["enabled"]
+        m.umount()
+    finally:
+        for name in ("stacked", "local"):
+            processes.run(["umount", "-l", origin / name])
+
+
+def test_what_the_nvme_tier_holds_is_not_read_any_more(origin, show, cache):
+    """Files that the kernel changes past the daemon are other versions from then on."""
+    expected = data.write(origin / "file", data.content("old", 3 << 20))
+    time.sleep(SETTLED)
+    m = show(**cache)
+    for number in range(3):
+        data.expect_same(data.read_cold(m.path / "file"), expected, f"{number} through the tiers")
+        assert not is_passed(m, "file", os.O_RDONLY), "read through the tiers"
+        with open(m.path / "file", "r+b", buffering=0) as file, mmap.mmap(file.fileno(), 0) as mapped:
+            os.pwrite(file.fileno(), b"%d" % number, 1 << 20)
+            data.expect_same(data.read_cold(m.path / "file")[:1 << 20], expected[:1 << 20], f"{number} while open")
+            mapped[0:1] = b"%d" % number
+        expected = b"%d" % number + expected[1:1 << 20] + b"%d" % number + expected[(1 << 20) + 1:]
+        data.expect_same(data.read_cold(m.path / "file"), expected, f"{number} just closed")
+        processes.wait_until(lambda: not is_passed(m, "file", os.O_RDONLY), timeout=20, what="reads through the tiers")
+        data.expect_same(data.read_cold(m.path / "file"), expected, f"{number} later")
+
+
 def test_shown_in_status_metrics_and_trace(show):
     port = free_port()
     m = show(**{"metrics.listen": f"127.0.0.1:{port}"})
