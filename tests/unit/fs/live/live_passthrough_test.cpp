@@ -12,7 +12,9 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
+#include <utility>
 
 #include "backends/dir/posix_directory.hpp"
 
@@ -31,12 +33,14 @@ class FakeIds final : public BackingIds {
     Result<std::int32_t> add(int file) override {
         EXPECT_EQ(::fcntl(file, F_GETFL) & O_ACCMODE, O_RDONLY);
         EXPECT_FALSE(may_keep_set_id()) << "the kernel would write with the right to keep these bits";
+        if (meanwhile) std::exchange(meanwhile, nullptr)();
         if (error != 0) return fail(error, "refused");
         ids.insert(++last);
         return last;
     }
     void remove(std::int32_t id) override { EXPECT_EQ(ids.erase(id), 1U); }
 
+    std::function<void()> meanwhile;  ///< what happens while a file is being registered, once
     int error = 0;
     std::int32_t last = 0;
     std::set<std::int32_t> ids;
@@ -88,6 +92,22 @@ TEST_F(LivePassthroughTest, OneNumberForANodeUntilItsLastClose) {
     passthrough.close(node);
     passthrough.close(node);
     EXPECT_NE(open(O_WRONLY), 0);
+    passthrough.close(node);
+}
+
+TEST_F(LivePassthroughTest, WhoComesSecondTakesWhatTheFirstDecided) {
+    std::int32_t first = 0;
+    ids.meanwhile = [&] { first = open(O_RDWR); };
+    EXPECT_EQ(open(O_WRONLY), first);
+    EXPECT_NE(first, 0);
+    EXPECT_EQ(ids.ids.size(), 1U) << "the other one is given up";
+    passthrough.close(node);
+    passthrough.close(node);
+    ids.meanwhile = [&] { EXPECT_EQ(open(O_RDONLY, false), 0); };
+    EXPECT_EQ(open(O_WRONLY), 0) << "beside a reader through the tiers";
+    EXPECT_TRUE(ids.ids.empty());
+    EXPECT_EQ(passthrough.status().open_files, 0U);
+    passthrough.close(node);
     passthrough.close(node);
 }
 
