@@ -87,6 +87,8 @@ class PosixFile {
     virtual Result<PosixLocksPtr> open_locks(bool /*for_writing*/) {
         return fail(ENOLCK, "the origin has no locks");
     }
+    /// Where it is a file of this machine, its descriptor, open as it was asked for; -1: it is none.
+    [[nodiscard]] virtual int descriptor() const { return -1; }
 };
 using PosixFilePtr = std::shared_ptr<PosixFile>;
 

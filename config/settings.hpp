@@ -62,6 +62,8 @@ struct Settings {
 
     bool writes_exclusive = false;  ///< writes.exclusive: of buckets, a lost update is an error
 
+    std::string writes_passthrough = "auto";  ///< writes.passthrough: auto, true, false
+
     std::string fill_shard;  ///< fill.shard: "I/N", this node reads that share of the files; empty: not known
 
     // origin

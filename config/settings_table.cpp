@@ -144,6 +144,19 @@ std::vector<Key> make_table() {
          "writing here is not overwritten, and close or fsync fails (ESTALE; EEXIST of a new file). The "
          "server "
          "must know If-Match and If-None-Match on PUT."},
+        {"writes.passthrough",
+         Kind::choice,
+         &S::writes_passthrough,
+         "Of directories that are mounted writable: the kernel itself writes files, and reads those that "
+         "have "
+         "just been written. auto: of ext4, XFS, Btrfs, F2FS and tmpfs, where the kernel gives it; true: of "
+         "any file system that the kernel gives it for, and also what is opened with O_APPEND or O_DIRECT; "
+         "false: each write is answered by the daemon.",
+         0,
+         0,
+         false,
+         false,
+         {"auto", "true", "false"}},
         {"fill.shard", Kind::text, &S::fill_shard,
          "I/N: of the files in the order in which the cache is filled, this node reads those whose number, "
          "from 0 on, leaves I when divided by N; only these are fetched ahead of all reads, from the start. "

@@ -117,6 +117,8 @@ class OpenFile final : public PosixFile {
         return open_posix_locks(file_.get(), for_writing, counters_);
     }
 
+    [[nodiscard]] int descriptor() const override { return file_.get(); }
+
   private:
     tl::unexpected<Error> failed(const char* what) {
         const int code = errno;

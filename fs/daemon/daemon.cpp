@@ -1,5 +1,6 @@
 #include "fs/daemon/daemon.hpp"
 
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "backends/source_url.hpp"
 #include "config/log.hpp"
 #include "config/nfs_url.hpp"
 #include "fs/metrics/metrics.hpp"
@@ -53,6 +55,12 @@ Daemon::~Daemon() {
 }
 
 Result<void> Daemon::open_source(bool strict) {
+    if (!settings_.read_only && settings_.writes_passthrough == "true" &&
+        !directory_of_source(settings_.source)) {
+        return fail(EINVAL,
+                    "writes.passthrough=true is for directories of this machine: leave it out, or "
+                    "write writes.passthrough=auto");
+    }
     const bool compresses = std::any_of(settings_.datasets.begin(), settings_.datasets.end(),
                                         [&](const DatasetRule& rule) {
                                             return rule.codec.value_or(Codec::none) != Codec::none;
@@ -159,11 +167,12 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number, Fil
     operations_ = std::make_unique<Operations>(*names_, *store_, settings_, &record_);
     if (auto opened = open_live(); !opened) return opened;
     auto handlers = this->handlers();
-    auto against = against_passthrough();
+    auto against = live_ ? against_live_passthrough() : against_passthrough();
     if (takes_over_) {
         handlers.stack_depth = record_.stack_depth();
     } else if (against.empty()) {
-        handlers.stack_depth = stack_depth(split_paths(settings_.nvme_path));
+        handlers.stack_depth =
+            stack_depth(live_ ? std::vector{source_directory()} : split_paths(settings_.nvme_path));
     }
     auto session = Session::open(std::move(device), handlers);
     if (!session) return fail(session.error());
@@ -229,7 +238,37 @@ void Daemon::open_control(FileDescriptor listener, const std::string& number) {
     }
 }
 
+std::string Daemon::source_directory() const {
+    constexpr std::string_view kDirectory = "dir:";
+    const auto identity = origin_->identity();
+    return identity.starts_with(kDirectory) ? identity.substr(kDirectory.size()) : std::string();
+}
+
+std::string Daemon::against_live_passthrough() const {
+    const auto directory = source_directory();
+    struct statfs found {};
+    const bool is_directory = !directory.empty() && ::statfs(directory.c_str(), &found) == 0;
+    return tierfs::against_live_passthrough(settings_.writes_passthrough, is_directory, found.f_type);
+}
+
+void Daemon::allow_live_passthrough(std::string against) {
+    auto& passthrough = live_->files().passthrough();
+    if (against.empty() && !session_->passes_through())
+        against = "the kernel does not offer it: Linux 6.9 or later does";
+    backing_ids_ = std::make_unique<KernelBackingIds>(session_->device());
+    if (against.empty()) {
+        if (const auto tried = try_backing_ids(*backing_ids_); !tried) against = tried.error().message;
+    }
+    passthrough.allow(*backing_ids_, live_->device());
+    if (against.empty()) return;
+    if (settings_.writes_passthrough == "true")
+        log::warning("writes.passthrough=true cannot be had, each write is answered by the daemon: " +
+                     against);
+    passthrough.forbid(std::move(against));
+}
+
 void Daemon::allow_passthrough(std::string against) {
+    if (live_) return allow_live_passthrough(std::move(against));
     if (against.empty() && !session_->passes_through()) {
         against = "the kernel does not offer it: Linux 6.9 or later does";
     }
@@ -248,7 +287,6 @@ void Daemon::allow_passthrough(std::string against) {
 }
 
 std::string Daemon::against_passthrough() const {
-    if (!settings_.read_only) return "the mount is writable";
     if (settings_.nvme_path.empty()) return "there is no NVMe tier (nvme.path)";
     if (settings_.verify == "always") return "verify=always";
     if (settings_.profile == Profile::small) return "profile=small: the kernel asks for no open";
@@ -312,11 +350,10 @@ SupervisorStatus Daemon::supervisor_status() const {
 }
 
 SourceFileSystem Daemon::source_file_system() const {
-    constexpr std::string_view kDirectory = "dir:";
-    const auto identity = origin_->identity();
     const auto mounts = read_mountinfo();
-    if (!mounts || !identity.starts_with(kDirectory)) return {};
-    return tierfs::source_file_system(*mounts, identity.substr(kDirectory.size()), !settings_.read_only);
+    const auto directory = source_directory();
+    if (!mounts || directory.empty()) return {};
+    return tierfs::source_file_system(*mounts, directory, !settings_.read_only);
 }
 
 StatusInputs Daemon::status() {
@@ -354,6 +391,7 @@ StatusInputs Daemon::status() {
 
 void Daemon::add_live(StatusInputs& in) {
     in.writes = live_->files().stats();
+    in.passthrough = live_->files().passthrough().status();
     in.store.read_requests += in.writes.read_requests;
     in.store.read_bytes += in.writes.read_bytes;
     in.store.read_errors += in.writes.read_errors;
@@ -370,6 +408,7 @@ void Daemon::tick() {
     if (metrics_) metrics_->tick();
     Trace* const trace = live_ ? &live_->trace() : operations_ ? &operations_->trace() : nullptr;
     if (trace != nullptr && trace->tick(Trace::Clock::now()) != 0) log::info("who traced reads has gone");
+    if (live_) live_->files().passthrough().tick();
     if (nvme_) nvme_->relieve();
     if (store_) store_->tick(std::chrono::steady_clock::now());
     if (pin_keeper_) pin_keeper_->tick(PinKeeper::Clock::now());

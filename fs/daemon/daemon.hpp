@@ -119,6 +119,11 @@ class Daemon {
     Result<nlohmann::json> reload() const;
     Result<nlohmann::json> set_class(const nlohmann::json& request);
     void allow_passthrough(std::string against);
+    /// The same of a writable mount.
+    [[nodiscard]] std::string against_live_passthrough() const;
+    void allow_live_passthrough(std::string against);
+    /// Of a source that is one, without symbolic links; else empty.
+    [[nodiscard]] std::string source_directory() const;
     Result<nlohmann::json> trace(const std::string& name, const nlohmann::json& request);
     [[nodiscard]] SupervisorStatus supervisor_status() const;
     [[nodiscard]] SourceFileSystem source_file_system() const;

@@ -45,25 +45,22 @@ void forget_many(fuse_req_t raw, std::size_t count, fuse_forget_data* forgets) {
     ::fuse_reply_none(raw);
 }
 
-Result<PosixAttributes> attributes_of(LiveOperations& operations, fuse_ino_t node,
-                                      const fuse_file_info* file) {
-    if (file != nullptr) {
-        if (const auto open = operations.files().find(file->fh)) return open->file->attributes();
-    }
-    const auto place = place_of(operations, node);
-    if (!place) return fail(place.error());
-    return operations.origin().attributes(*place->held);
-}
-
-void reply_attributes(LiveOperations& operations, Request& request, const Result<PosixAttributes>& now) {
+void reply_attributes(LiveOperations& operations, Request& request, LiveNode& node,
+                      const Result<PosixAttributes>& now) {
     if (!now) return request.error(now.error().code);
-    request.attributes(operations.shown(*now), operations.valid_s());
+    request.attributes(operations.shown(*now), operations.valid_s(node));
 }
 
 void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     auto& operations = Session::user_of<LiveOperations>(raw);
     Request request(raw);
-    reply_attributes(operations, request, attributes_of(operations, node, file));
+    if (file != nullptr) {
+        if (const auto open = operations.files().find(file->fh))
+            return reply_attributes(operations, request, *open->node, open->file->attributes());
+    }
+    const auto place = place_of(operations, node);
+    if (!place) return request.error(place.error().code);
+    reply_attributes(operations, request, *place->node, operations.origin().attributes(*place->held));
 }
 
 Result<void> set_size(LiveOperations& operations, const LivePlace& place, const fuse_file_info* file,
@@ -111,7 +108,7 @@ void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* wanted, int wh
     if (!place) return request.error(place.error().code);
     const auto done = change_attributes(operations, *place, file, *wanted, what);
     if (!done) return request.error(done.error().code);
-    reply_attributes(operations, request, operations.origin().attributes(*place->held));
+    reply_attributes(operations, request, *place->node, operations.origin().attributes(*place->held));
 }
 
 void stat_file_system(fuse_req_t raw, fuse_ino_t /*node*/) {

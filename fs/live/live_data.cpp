@@ -12,12 +12,27 @@ namespace tierfs {
 
 namespace {
 
-constexpr std::uint32_t kKeepCache = 1U << 1;  // FOPEN_*: the kernel's include/uapi/linux/fuse.h
-constexpr std::uint32_t kNoFlush = 1U << 5;
+/// The last that is heard of what is read: the kernel reads by itself from now on.
+void trace_passthrough(LiveOperations& operations, const LivePlace& place, pid_t asker, uid_t uid) {
+    if (!operations.trace().is_on()) return;
+    ObjectRef named;
+    named.path = operations.nodes().path(place.node).value_or("");
+    if (const auto now = operations.origin().attributes(*place.held))
+        named.size = static_cast<std::uint64_t>(now->status.st_size);
+    if (named.size == 0) return;
+    TraceEvent event;
+    event.kind = TraceEvent::Kind::passthrough;
+    event.time = std::chrono::system_clock::now();
+    event.reader = look_up_reader(asker, uid);
+    event.length = event.origin_bytes = named.size;
+    event.object = std::make_shared<const ObjectRef>(std::move(named));
+    operations.trace().add(event);
+}
 
 void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     auto& operations = Session::user_of<LiveOperations>(raw);
     const pid_t asker = ::fuse_req_ctx(raw)->pid;
+    const auto uid = ::fuse_req_ctx(raw)->uid;
     Request request(raw);
     const auto place = place_of(operations, node);
     if (!place) return request.error(place.error().code);
@@ -27,12 +42,9 @@ void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     if (!opened) return request.error(opened.error().code);
     if (const auto made = operations.files().find(opened->handle); made && made->writes)
         made->users.add(asker);
-    OpenReply reply;
-    reply.handle = opened->handle;
-    if (opened->keeps_cache) reply.flags |= kKeepCache;
-    // But for locks, which a process loses with any close(2) of the file.
-    if ((flags & O_ACCMODE) == O_RDONLY && !operations.locks().serves()) reply.flags |= kNoFlush;
-    if (!request.opened(reply)) operations.files().close(opened->handle);
+    if (opened->backing_id != 0 && (flags & O_ACCMODE) != O_WRONLY)
+        trace_passthrough(operations, *place, Session::current().asker, uid);
+    if (!request.opened(open_reply(operations, *opened, flags))) operations.files().close(opened->handle);
 }
 
 void release_file(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* file) {

@@ -20,8 +20,8 @@ std::int64_t now_ns() {
         .count();
 }
 
-bool is_for_writing(int flags) {
-    return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
+bool is_open_for_writing(int flags) {
+    return (flags & O_ACCMODE) != O_RDONLY;
 }
 
 /// A thread's own, since a reply is written before the next request is read.
@@ -61,62 +61,61 @@ bool LiveFiles::is_settled(const PosixAttributes& attributes, std::int64_t now) 
 }
 
 LiveFiles::Opened LiveFiles::add(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file,
-                                 bool writes) {
+                                 int flags, bool is_wanted) {
     nodes_.opened(node, held);
+    Opened opened;
+    opened.backing_id = passthrough_.open(*node, *file, flags, is_wanted);
     auto made = std::make_shared<LiveFile>();
     made->node = node;
     made->file = std::move(file);
-    made->writes = writes;
+    made->writes = is_open_for_writing(flags);
     const MutexLock lock(mutex_);
-    const auto handle = next_++;
-    files_.emplace(handle, std::move(made));
-    return {handle, false};
+    opened.handle = next_++;
+    files_.emplace(opened.handle, std::move(made));
+    return opened;
 }
 
 Result<LiveFiles::Opened> LiveFiles::open(const LiveNodePtr& node, const PosixNodePtr& held, int flags,
                                           const std::function<Result<PosixFilePtr>()>& open) {
-    if (is_for_writing(flags)) {
+    if (is_open_for_writing(flags) || (flags & O_TRUNC) != 0) {
         LiveChange change(node);  // before O_TRUNC takes effect
         auto file = open();
         if (!file) return fail(std::move(file.error()));
-        if ((flags & O_ACCMODE) == O_RDONLY) return add(node, held, std::move(*file), false);
-        change.leave_open();
-        return add(node, held, std::move(*file), true);
+        if (is_open_for_writing(flags)) change.leave_open();
+        return add(node, held, std::move(*file), flags, true);
     }
     auto file = open();
     if (!file) return fail(std::move(file.error()));
-    const bool keeps = settle(node, **file);
-    auto opened = add(node, held, std::move(*file), false);
-    opened.keeps_cache = keeps;
+    const auto settled = settle(node, **file);
+    auto opened = add(node, held, std::move(*file), flags, !settled.through_tiers);
+    opened.keeps_cache = settled.keeps_cache && opened.backing_id == 0;
     return opened;
 }
 
 LiveFiles::Opened LiveFiles::created(const LiveNodePtr& node, PosixFilePtr file, int flags) {
-    if (!is_for_writing(flags)) return add(node, nullptr, std::move(file), false);
-    LiveChange change(node);
-    if ((flags & O_ACCMODE) == O_RDONLY) return add(node, nullptr, std::move(file), false);
-    change.leave_open();
-    return add(node, nullptr, std::move(file), true);
+    if (is_open_for_writing(flags)) LiveChange(node).leave_open();
+    return add(node, nullptr, std::move(file), flags, true);
 }
 
-bool LiveFiles::settle(const LiveNodePtr& node, PosixFile& file) {
+LiveFiles::Settled LiveFiles::settle(const LiveNodePtr& node, PosixFile& file) {
     auto& content = node->content;
     std::uint64_t changes = 0;
     {
         const MutexLock lock(content.mutex);
-        if (content.writers != 0) return false;
+        if (content.writers != 0) return {};
         changes = content.changes;
     }
+    const bool is_mapped = passthrough_.may_be_mapped(*node);
     const auto now = file.attributes();
     TIERFS_SYNC_POINT("live.open.settling");
-    const bool is_known = now && is_settled(*now, now_ns());
+    const bool is_known = !is_mapped && now && is_settled(*now, now_ns());
     auto object = is_known ? this->object(node, *now) : fail(EAGAIN, "it has just changed");
     const MutexLock lock(content.mutex);
     if (!is_known || content.changes != changes) {
         // Whoever changed it has reset what is known; what changed elsewhere is not to be read any more.
         if (content.changes == changes) content.object.reset();
         content.cached_version.clear();
-        return false;
+        return {};
     }
     const bool keeps = content.cached_version == now->version;
     content.cached_version = now->version;
@@ -125,7 +124,7 @@ bool LiveFiles::settle(const LiveNodePtr& node, PosixFile& file) {
     } else if (!content.object || content.object->content != (*object)->content) {
         content.object = std::move(*object);
     }
-    return keeps;
+    return {content.object != nullptr, keeps};
 }
 
 bool LiveFiles::locked(LiveNode& node, const PosixAttributes& now) {
@@ -171,11 +170,14 @@ void LiveFiles::close(std::uint64_t handle) {
         closed = std::move(found->second);
         files_.erase(found);
     }
-    nodes_.closed(closed->node);
-    if (!closed->writes) return;
-    auto& content = closed->node->content;
-    const MutexLock lock(content.mutex);
-    --content.writers;
+    const auto node = closed->node;
+    nodes_.closed(node);
+    if (closed->writes) {
+        const MutexLock lock(node->content.mutex);
+        --node->content.writers;
+    }
+    closed.reset();  // what it has open for writing, before it is asked whether anybody has
+    passthrough_.close(node);
 }
 
 void LiveFiles::read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_t size, ReadCallback reply) {

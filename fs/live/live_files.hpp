@@ -14,6 +14,7 @@
 #include "config/mutex.hpp"
 #include "fs/live/file_users.hpp"
 #include "fs/live/live_nodes.hpp"
+#include "fs/live/live_passthrough.hpp"
 #include "fs/names/worker_pool.hpp"
 #include "tiering/store.hpp"
 
@@ -28,7 +29,8 @@ struct LiveFile {
 };
 using LiveFilePtr = std::shared_ptr<LiveFile>;
 
-/// For `tierfs status`. Counts since the start; of reads only those that passed the tiers by.
+/// For `tierfs status`. Counts since the start, of what reached the daemon; of reads only those that passed
+/// the tiers by.
 struct LiveStats {
     std::uint64_t write_requests = 0, write_bytes = 0, write_errors = 0;
     std::uint64_t read_requests = 0, read_bytes = 0, read_errors = 0;
@@ -54,7 +56,8 @@ class LiveChange {
 
 /// Thread-safe. A write goes to the origin's file at once. A read comes through the tiers when nobody has the
 /// file open for writing here, and else, or when the origin says that the version has changed, from the
-/// origin's file itself, which stays open: nobody reads an old version beside new bytes of this mount.
+/// origin's file itself, which stays open: nobody reads an old version beside new bytes of this mount. What
+/// is written and what has just been written may be left to the kernel (LivePassthrough).
 ///
 /// A version is told from another by times (Attributes::version), which two changes within one tick of the
 /// origin's clock share: a file that has just changed is not taken into the tiers until some time has passed
@@ -63,16 +66,19 @@ class LiveFiles {
   public:
     /// `identity`: Origin::identity. `readers`: threads for reads of the origin's file that follow a failed
     /// read of the tiers; 0: those that bring the failure do it, which they may where reading is a system
-    /// call and nothing else.
-    LiveFiles(Store& store, LiveNodes& nodes, std::string identity, unsigned readers)
+    /// call and nothing else. `is_passthrough_asked_for`: see LivePassthrough.
+    LiveFiles(Store& store, LiveNodes& nodes, std::string identity, unsigned readers,
+              bool is_passthrough_asked_for = false)
         : store_(store),
           nodes_(nodes),
           identity_(std::move(identity)),
-          readers_(readers != 0 ? std::make_unique<WorkerPool>(readers) : nullptr) {}
+          readers_(readers != 0 ? std::make_unique<WorkerPool>(readers) : nullptr),
+          passthrough_(is_passthrough_asked_for) {}
 
     struct Opened {
         std::uint64_t handle = 0;
-        bool keeps_cache = false;  ///< the pages that the kernel has of it are right
+        bool keeps_cache = false;     ///< the pages that the kernel has of it are right
+        std::int32_t backing_id = 0;  ///< not 0: the kernel reads and writes it by itself
     };
     /// `open` opens the origin's file, which `held` is.
     Result<Opened> open(const LiveNodePtr& node, const PosixNodePtr& held, int flags,
@@ -96,14 +102,21 @@ class LiveFiles {
     Result<std::shared_ptr<const ObjectRef>> object(const LiveNodePtr& node, const PosixAttributes& now);
 
     [[nodiscard]] LiveStats stats() const;
+    [[nodiscard]] LivePassthrough& passthrough() { return passthrough_; }
 
     /// Whether a version with these attributes cannot be taken for another any more.
     static bool is_settled(const PosixAttributes& attributes, std::int64_t now_ns);
 
   private:
-    Opened add(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file, bool writes);
-    /// Decides which version those read who open it now; whether the kernel's pages are of it.
-    bool settle(const LiveNodePtr& node, PosixFile& file);
+    /// `is_wanted`: see LivePassthrough::open.
+    Opened add(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file, int flags,
+               bool is_wanted);
+    struct Settled {
+        bool through_tiers = false;  ///< readers get one version, through the tiers
+        bool keeps_cache = false;    ///< the kernel's pages are of it
+    };
+    /// Decides which version those read who open it now.
+    Settled settle(const LiveNodePtr& node, PosixFile& file);
     void read_directly(const LiveFile& file, std::uint64_t offset, std::uint32_t size,
                        const ReadCallback& reply);
 
@@ -111,6 +124,7 @@ class LiveFiles {
     LiveNodes& nodes_;
     const std::string identity_;
     const std::unique_ptr<WorkerPool> readers_;
+    LivePassthrough passthrough_;
     Mutex mutex_;
     std::unordered_map<std::uint64_t, LiveFilePtr> files_ TIERFS_GUARDED_BY(mutex_);
     std::uint64_t next_ TIERFS_GUARDED_BY(mutex_) = 1;

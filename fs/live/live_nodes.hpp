@@ -4,12 +4,14 @@
 // with `rw`.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "backends/disk/file_descriptor.hpp"
 #include "backends/posix_origin.hpp"
 #include "config/mutex.hpp"
 #include "config/result.hpp"
@@ -33,6 +35,19 @@ struct LiveContent {
     std::string locked_version TIERFS_GUARDED_BY(mutex);
 };
 
+/// How the kernel has a file open: see LivePassthrough, which alone changes it.
+struct LivePassed {
+    Mutex mutex;
+    std::uint64_t opens TIERFS_GUARDED_BY(mutex) = 0;
+    std::int32_t backing_id TIERFS_GUARDED_BY(mutex) = 0;  ///< of the opens; 0: the daemon reads and writes
+    /// Somebody may have it mapped for writing, and open no more.
+    std::atomic<bool> is_mapped{false};
+    std::uint64_t generation TIERFS_GUARDED_BY(mutex) = 0;  ///< of opens by which it can be mapped so
+    /// The origin's file, while it may be mapped, and what it was before.
+    std::shared_ptr<const FileDescriptor> file TIERFS_GUARDED_BY(mutex);
+    std::string version TIERFS_GUARDED_BY(mutex);
+};
+
 class LiveNode;
 using LiveNodePtr = std::shared_ptr<LiveNode>;
 
@@ -49,6 +64,7 @@ class LiveNode {
     const PosixIdentity identity;
     const mode_t type;  ///< S_IFMT of st_mode
     LiveContent content;
+    LivePassed passed;
 
   private:
     friend class LiveNodes;

@@ -1,5 +1,6 @@
 #include "fs/live/live_operations.hpp"
 
+#include <fcntl.h>
 #include <linux/fuse.h>
 #include <sys/resource.h>
 
@@ -84,7 +85,8 @@ LiveOperations::LiveOperations(PosixOrigin& origin, Store& store, const std::str
       absent_s_(seconds(std::min(settings.metadata_ttl, kLongestAbsent))),
       pack_max_object_(settings.pack_max_object),
       nodes_(origin, root, descriptors_to_keep()),
-      files_(store, nodes_, identity, origin.answers_cheaply() ? 0 : kReaders),
+      files_(store, nodes_, identity, origin.answers_cheaply() ? 0 : kReaders,
+             settings.writes_passthrough == "true"),
       locks_(files_, origin.has_locks()) {}
 
 const fuse_lowlevel_ops& LiveOperations::table() {
@@ -104,12 +106,17 @@ struct stat LiveOperations::shown(const PosixAttributes& attributes) const {
     return shown;
 }
 
-fuse_entry_param LiveOperations::entry(const LiveNode& node, const PosixAttributes& attributes) const {
+// The times of a file that is mapped change without a word.
+double LiveOperations::valid_s(LiveNode& node) {
+    return files_.passthrough().may_be_mapped(node) ? 0 : valid_s_;
+}
+
+fuse_entry_param LiveOperations::entry(LiveNode& node, const PosixAttributes& attributes) {
     fuse_entry_param entry{};
     entry.ino = node.id;
     entry.generation = 1;  // node ids are never reused
     entry.attr = shown(attributes);
-    entry.attr_timeout = valid_s_;
+    entry.attr_timeout = valid_s(node);
     entry.entry_timeout = valid_s_;
     return entry;
 }
@@ -147,6 +154,17 @@ Result<LivePlace> place_of(LiveOperations& operations, fuse_ino_t id) {
 Caller caller_of(fuse_req_t raw) {
     const fuse_ctx* context = ::fuse_req_ctx(raw);
     return {context->uid, context->gid, context->umask & 0777U};
+}
+
+OpenReply open_reply(LiveOperations& operations, const LiveFiles::Opened& opened, int flags) {
+    OpenReply reply;
+    reply.handle = opened.handle;
+    reply.backing_id = opened.backing_id;
+    if (opened.backing_id != 0) reply.flags |= kOpenPassthrough;
+    if (opened.keeps_cache) reply.flags |= kOpenKeepsCache;
+    // But for locks, which a process loses with any close(2) of the file.
+    if ((flags & O_ACCMODE) == O_RDONLY && !operations.locks().serves()) reply.flags |= kOpenNoFlush;
+    return reply;
 }
 
 void reply_entry(LiveOperations& operations, Request& request, const LivePlace& parent,

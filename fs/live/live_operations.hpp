@@ -45,14 +45,16 @@ class LiveOperations {
     [[nodiscard]] LiveLocks& locks() { return locks_; }
     [[nodiscard]] Trace& trace() { return trace_; }
     [[nodiscard]] Store& store() const { return store_; }
+    /// That the root of the origin is on.
+    [[nodiscard]] std::uint64_t device() const { return device_; }
     [[nodiscard]] std::uint64_t pack_max_object() const { return pack_max_object_; }
 
-    /// How long the kernel may keep what it is told; seconds.
-    [[nodiscard]] double valid_s() const { return valid_s_; }
+    /// How long the kernel may keep what it is told of a node's attributes; seconds.
+    [[nodiscard]] double valid_s(LiveNode& node);
     [[nodiscard]] double absent_s() const { return absent_s_; }
     /// As stat(2) on the mount shows them.
     [[nodiscard]] struct stat shown(const PosixAttributes& attributes) const;
-    [[nodiscard]] fuse_entry_param entry(const LiveNode& node, const PosixAttributes& attributes) const;
+    [[nodiscard]] fuse_entry_param entry(LiveNode& node, const PosixAttributes& attributes);
 
     /// Open directories, by handle.
     std::uint64_t add_directory(PosixDirectoryPtr directory);
@@ -86,6 +88,8 @@ Result<LivePlace> place_of(LiveOperations& operations, fuse_ino_t node);
 
 /// Who sent a request. To be asked before it is answered.
 Caller caller_of(fuse_req_t raw);
+
+OpenReply open_reply(LiveOperations& operations, const LiveFiles::Opened& opened, int flags);
 
 /// Replies with what a name leads to, and counts the look-up.
 void reply_entry(LiveOperations& operations, Request& request, const LivePlace& parent,

@@ -16,12 +16,6 @@
 
 namespace tierfs {
 
-struct PassthroughStatus {
-    bool enabled = false;
-    std::string reason;  ///< why not; empty when enabled
-    std::uint64_t opens = 0, open_files = 0;
-};
-
 /// Counts opens by node, from OPEN to RELEASE, and decides how each is answered.
 ///
 /// The kernel refuses (EIO) an open of a node in another mode, or with another backing id, than that which it

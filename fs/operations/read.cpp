@@ -11,20 +11,15 @@ namespace tierfs {
 
 namespace {
 
-// Of the kernel's include/uapi/linux/fuse.h, which may be newer than the system's.
-constexpr std::uint32_t kKeepCache = 1U << 1;
-constexpr std::uint32_t kNoFlush = 1U << 5;
-constexpr std::uint32_t kPassthrough = 1U << 7;
-
 OpenReply open_reply(const OpenFiles::Answer& answer) {
     OpenReply reply;
     reply.handle = answer.handle();  // RELEASE brings it back
-    reply.flags = kNoFlush;
+    reply.flags = kOpenNoFlush;
     if (answer.mode == OpenFiles::Mode::passthrough) {
-        reply.flags |= kPassthrough;
+        reply.flags |= kOpenPassthrough;
         reply.backing_id = answer.backing_id;
     } else {
-        reply.flags |= kKeepCache;  // a node is one version: its pages are always right
+        reply.flags |= kOpenKeepsCache;  // a node is one version: its pages are always right
     }
     return reply;
 }

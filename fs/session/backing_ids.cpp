@@ -2,11 +2,13 @@
 
 #include <linux/magic.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/vfs.h>
 
 #include <algorithm>
 #include <cerrno>
 
+#include "backends/disk/file_descriptor.hpp"
 #include "config/fault_point.hpp"
 
 namespace tierfs {
@@ -43,6 +45,15 @@ void KernelBackingIds::remove(std::int32_t id) {
     auto number = static_cast<std::uint32_t>(id);
     // Fails only when the connection has ended, which took all of them along.
     [[maybe_unused]] const int done = ::ioctl(device_, kBackingClose, &number);
+}
+
+Result<void> try_backing_ids(BackingIds& ids) {
+    const FileDescriptor file(::memfd_create("passthrough", MFD_CLOEXEC));
+    if (!file) return fail(system_error(errno, "a file to try passthrough with"));
+    const auto id = ids.add(file.get());
+    if (!id) return fail(id.error());
+    ids.remove(*id);
+    return {};
 }
 
 std::uint32_t stack_depth(const std::vector<std::string>& folders) {

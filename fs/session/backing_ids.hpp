@@ -21,6 +21,13 @@ class BackingIds {
     virtual void remove(std::int32_t id) = 0;
 };
 
+/// For `tierfs status`.
+struct PassthroughStatus {
+    bool enabled = false;
+    std::string reason;  ///< why not; empty when enabled
+    std::uint64_t opens = 0, open_files = 0;
+};
+
 /// Those of the connection that `device`, a descriptor of /dev/fuse, belongs to; must stay open.
 class KernelBackingIds final : public BackingIds {
   public:
@@ -31,6 +38,9 @@ class KernelBackingIds final : public BackingIds {
   private:
     int device_;
 };
+
+/// Whether the kernel registers files for us at all, by one that goes again at once. Errors: as add().
+Result<void> try_backing_ids(BackingIds& ids);
 
 /// How deep files of these folders make the mount stacked: 2 where one lies on overlayfs or FUSE, which may
 /// be stacked on other file systems, else 1. The kernel's limit is 2, and a mount of 2 cannot be a layer of

@@ -5,16 +5,10 @@
 #include <string_view>
 #include <utility>
 
+#include "fs/session/replies.hpp"
 #include "fs/session/session.hpp"
 
 namespace tierfs {
-
-/// The reply to OPEN: struct fuse_open_out of the kernel, whose last word older headers call padding.
-struct OpenReply {
-    std::uint64_t handle = 0;
-    std::uint32_t flags = 0;  ///< FOPEN_*
-    std::int32_t backing_id = 0;
-};
 
 /// Holds a request until it is answered, from whichever thread. Shared by pointer, because the callbacks of
 /// the floors below are copyable. One that nobody answered (a callback was dropped) is answered with EIO when
@@ -67,8 +61,8 @@ class Request {
         return answer([&](fuse_req_t raw) { return ::fuse_reply_entry(raw, &entry); });
     }
     /// False: neither a look-up nor an open was counted.
-    bool created(const fuse_entry_param& entry, const fuse_file_info& file) {
-        return answer([&](fuse_req_t raw) { return ::fuse_reply_create(raw, &entry, &file); });
+    bool created(const fuse_entry_param& entry, const OpenReply& open) {
+        return bytes(created_reply(entry, open));
     }
     void written(std::size_t bytes) {
         answer([&](fuse_req_t raw) { return ::fuse_reply_write(raw, bytes); });

@@ -8,7 +8,7 @@ namespace tierfs {
 
 std::string tier_of(const TraceEvent& event) {
     if (event.error != 0) return "error";
-    if (event.kind == TraceEvent::Kind::passthrough) return "nvme";
+    if (event.kind == TraceEvent::Kind::passthrough) return event.origin_bytes != 0 ? "origin" : "nvme";
     if (event.nvme_bytes == 0 && event.origin_bytes == 0) return "ram";
     if (event.nvme_bytes == event.length) return "nvme";
     if (event.origin_bytes == event.length) return "origin";

@@ -43,7 +43,8 @@ struct TraceEvent {
     std::uint64_t nvme_bytes = 0, origin_bytes = 0;
 };
 
-/// "ram", "nvme", "origin", "mixed"; "error" for a read that failed.
+/// "ram", "nvme", "origin", "mixed"; "error" for a read that failed. Of a file that is passed through where
+/// it lies: one with `origin_bytes` at the origin.
 std::string tier_of(const TraceEvent& event);
 
 /// Keeps events for those who trace, each of whom gets all that came since it began, up to kMostEvents that

@@ -33,9 +33,22 @@ def lacks():
     return ()
 
 
+@pytest.fixture
+def ways():
+    """Values of writes.passthrough that make a difference to the origin."""
+    return ("true", "false")
+
+
+@pytest.fixture(params=["true", "false"])
+def way(request, ways):
+    if request.param not in ways:
+        pytest.skip("the kernel writes files of directories alone")
+    return {"writes.passthrough": request.param}
+
+
 @pytest.mark.release
-def test_files_against_a_model_in_memory(origin, mount, cache, lacks, operations):
-    m = mount(origin, {"rw": None, **cache})
+def test_files_against_a_model_in_memory(origin, mount, cache, lacks, operations, way):
+    m = mount(origin, {"rw": None, **cache, **way})
 
     def remount():
         m.umount()
@@ -53,10 +66,10 @@ def test_files_against_a_model_in_memory(origin, mount, cache, lacks, operations
 
 
 @pytest.mark.release
-def test_tree_against_a_native_directory(origin, mount, folder, lacks):
+def test_tree_against_a_native_directory(origin, mount, folder, lacks, way):
     oracle = folder / "oracle"
     oracle.mkdir()
-    m = mount(origin, {"rw": None, "metadata.ttl": "1h"})
+    m = mount(origin, {"rw": None, "metadata.ttl": "1h", **way})
     walker = tree.Walker(m.path, oracle, SEED, lacks=lacks)
     try:
         walker.run(count(100_000, 5000))

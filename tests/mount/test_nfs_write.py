@@ -15,7 +15,7 @@ import pytest
 
 from harness import daemon, data, processes
 from test_conformance import (count, fsx, place, tree, test_build, test_editors_and_checkpoints, test_files_against_a_model_in_memory,  # noqa: F401
-                              test_git, test_sqlite, test_tree_against_a_native_directory)
+                              test_git, test_sqlite, test_tree_against_a_native_directory, way)
 from test_write import (NOBODY, by_nobody, error_of, show, test_append_and_truncate, test_attributes, test_changes_elsewhere_are_seen_by_the_next_open,  # noqa: F401
                         test_copy_file_range, test_created_file_is_at_the_origin, test_direct_writes, test_directories,
                         test_exclusive_create, test_files_that_are_forgotten_are_found_again, test_file_system_statistics,
@@ -35,6 +35,11 @@ def origin(exported):
 @pytest.fixture
 def lacks():
     return ("hole", "setxattr", "removexattr", "exchange", "removal")
+
+
+@pytest.fixture
+def ways():
+    return ("false",)
 
 
 @pytest.fixture

@@ -206,7 +206,7 @@ def test_files_that_the_kernel_reads(origin, mount, large, on_xfs):  # noqa: F81
 
 
 def test_a_writable_mount(origin, mount, cache, files):
-    m = mount(origin, {**cache, "ro": "false", "metadata.ttl": "1h"})
+    m = mount(origin, {**cache, "ro": "false", "metadata.ttl": "1h", "writes.passthrough": "false"})
     # What has just changed is not taken into the tiers.
     processes.wait_until(lambda: all(time.time() - os.stat(origin / name).st_ctime > 1.5 for name in files), what="settled")
     with Trace(m, "--json") as trace:

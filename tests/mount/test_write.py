@@ -14,6 +14,7 @@ import pytest
 from harness import daemon, data, processes
 
 NOBODY = 65534
+BY_DAEMON = {"writes.passthrough": "false"}  # else the kernel writes: test_write_passthrough.py
 SETTLED = 1.5  # seconds after which a version can be told from the next one, and comes through the tiers
 
 
@@ -40,7 +41,7 @@ def error_of(call, *arguments, **named):
 @pytest.mark.release
 @pytest.mark.tsan
 def test_created_file_is_at_the_origin(origin, show):
-    m = show()
+    m = show(**BY_DAEMON)
     expected = data.content("new", 3_000_001)
     (m.path / "folder").mkdir()
     (m.path / "folder/file").write_bytes(expected)
@@ -612,7 +613,7 @@ def test_file_system_statistics(origin, show):
 @pytest.mark.release
 def test_full_disk(mount, tmpfs, folder):
     """The error comes with the write that has no room, and there is room again afterwards."""
-    m = mount(tmpfs.path, {"rw": None})
+    m = mount(tmpfs.path, {"rw": None, **BY_DAEMON})
     room = os.statvfs(tmpfs.path)
     with open(m.path / "file", "wb", buffering=0) as file:
         piece = bytes(1 << 20)
@@ -630,7 +631,7 @@ def test_full_disk(mount, tmpfs, folder):
 def test_errors_reach_the_writer(origin, mount, point, code):
     if os.environ.get("TIERFS_TEST_BUILD", "") == "release":
         pytest.skip("a release build has no fault points")
-    m = mount(origin, {"rw": None}, env={"TIERFS_TEST_FAULTS": f"{point}:1:error={code}"})
+    m = mount(origin, {"rw": None, **BY_DAEMON}, env={"TIERFS_TEST_FAULTS": f"{point}:1:error={code}"})
     handle = os.open(m.path / "file", os.O_CREAT | os.O_WRONLY)
     found = []
     for step in (lambda: os.write(handle, b"x" * 10), lambda: os.fsync(handle), lambda: os.close(handle)):
@@ -645,7 +646,7 @@ def test_errors_reach_the_writer(origin, mount, point, code):
 
 def test_daemon_that_dies_ends_the_mount(origin, show):
     """Nobody hangs; what was written is there; the supervisor unmounts."""
-    m = show()
+    m = show(**BY_DAEMON)
     handle = os.open(m.path / "file", os.O_CREAT | os.O_WRONLY)
     os.write(handle, b"acknowledged")
     m.kill_daemon()
@@ -664,7 +665,6 @@ def test_supervisor_says_that_nobody_takes_over(show):
     m = show()
     status = m.status()
     assert status["supervisor"]["enabled"] is False and "writable" in status["supervisor"]["reason"]
-    assert status["passthrough"]["enabled"] is False and "writable" in status["passthrough"]["reason"]
     finished = processes.run([daemon.BINARY, "reload", m.path], env=m.env)
     assert finished.returncode == 1 and "writable" in finished.err
 

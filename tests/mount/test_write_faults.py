@@ -234,7 +234,7 @@ def test_point(name, origin, mount, folder):
         os.setxattr(origin / file, "user.name", b"value")
     os.symlink("file", origin / "link")
     # Looking at the mount point before is a call of stat, too.
-    m = mount(origin, {"rw": None, "metadata.ttl": "0s"},
+    m = mount(origin, {"rw": None, "metadata.ttl": "0s", "writes.passthrough": "false"},
               env={"TIERFS_TEST_FAULTS": f"{name}:{'4+' if name == 'posix.stat' else '1'}:error={errno.EUCLEAN}"})
     with pytest.raises(OSError) as caught:
         for _ in range(5):

@@ -157,4 +157,16 @@ MUTATIONS = [
         "            const auto kept = keep_if_open(*target, new_name, *replaced, true);\n",
         "            const Result<bool> kept = true;\n",
         mount="test_hidden_names_go_with_the_last_close"),
+    Mutation(
+        "passthrough-credentials", "the kernel writes files of a directory with the right to keep set-user-ID bits",
+        "fs/live/live_passthrough.cpp",
+        "        const PlainWriterScope plain;\n",
+        "",
+        "LivePassthroughTest.*", "test_bits_and_permissions"),
+    Mutation(
+        "mapping-outlives", "a mapping that is still written through is forgotten with its descriptor",
+        "fs/live/live_passthrough.cpp",
+        "    if (!file || !file->valid() || !is_written_by_nobody(file->get())) return true;\n",
+        "    if (!file || !file->valid()) return true;\n",
+        "LivePassthroughTest.AMappingOutlivesItsDescriptor", "test_mapping_outlives_its_descriptor"),
 ]

@@ -25,6 +25,8 @@ UNREACHED = {
     "fuse.reply.error": "only when a reply has failed; hit by EXTRA",
     **{f"passthrough.{call}": "only when a large file is complete when it is opened; tests/mount/test_passthrough.py"
        for call in ("open", "add")},
+    **{f"passthrough.{call}": "only on writable mounts; tests/mount/test_write_passthrough.py has each of them"
+       for call in ("reopen", "lease", "touch")},
     **{f"metrics.{call}": "only with metrics.listen; tests/mount/test_metrics.py"
        for call in ("bind", "accept", "receive", "send")},
     "fuse.resend": "only after a daemon died; tests/mount/test_supervisor.py",
