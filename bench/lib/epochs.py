@@ -51,7 +51,9 @@ def compare_trees(bench, mount, deadline):
 
 
 def kill_in_mid_epoch(bench, mount, tree, deadline, sent):
-    """kill -9 of the daemon and its supervisor when sent() bytes of a cold epoch are half of the tree. Returns sent() of that moment."""
+    """kill -9 of the daemon and its supervisor when sent() bytes of a cold epoch are half of the tree. Returns sent() of that
+    moment, and how many bytes were on the cache's device a moment before, by what the mount itself then said was still to be
+    written there."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read_shuffled, bench, mount.mountpoint / tree.name, deadline, None, False)
         while not reading.done() and sent() < tree.bytes / 2:
@@ -59,19 +61,22 @@ def kill_in_mid_epoch(bench, mount, tree, deadline, sent):
             time.sleep(0.02)
         if reading.done():
             raise Failure("the epoch ended before the daemon could be killed in the middle of it; use a larger --scale")
+        taken = sent()  # asked first: what arrives until the daemon has answered is not on the device for sure
+        unwritten = next(tier["unwritten_bytes"] for tier in mount.status()["tiers"] if tier["name"] == "nvme")
         killed = sent()
         mount.kill(deadline)
         reading.result()  # it fails, and how does not matter; it must only end
-    return killed
+    return killed, max(taken - unwritten, 0)
 
 
-def crash_rows(step, tree, sent, in_flight, again):
-    """What the server sent of a tree before kill -9, then to the daemon that died, and for a whole epoch after it. What had
-    reached the cache's device is not to be sent again."""
+def crash_rows(step, tree, sent, stored, in_flight, again):
+    """What the server sent of a tree before kill -9, what of that was on the cache's device, what was sent to the daemon that
+    died, and for a whole epoch after it. What was on the device is not to be sent again."""
     in_flight = max(in_flight, PROCESSES * tree.size)
-    allowed = tree.bytes - sent + UNSTORED_ALLOWANCE + in_flight
-    rows = [figure(step, "sent before kill -9", sent, "B"), figure(step, "in flight at kill -9", in_flight, "B"),
-            at_most(step, "sent after the remount", again, "B", allowed, tree.bytes - sent, "not sent before")]
+    allowed = tree.bytes - stored + UNSTORED_ALLOWANCE + in_flight
+    rows = [figure(step, "sent before kill -9", sent, "B"), figure(step, "of it on the device", stored, "B"),
+            figure(step, "in flight at kill -9", in_flight, "B"),
+            at_most(step, "sent after the remount", again, "B", allowed, tree.bytes - stored, "not on the device before")]
     if allowed >= tree.bytes:  # fetching everything again would pass as well
         rows[-1].target, rows[-1].met = "none: scale too small", None
     return rows

@@ -70,14 +70,14 @@ def step_crash(bench, deadline):
         return bench.relay.since(before, patience).read_bytes
 
     with bench.counted(cache, deadline) as mount:
-        killed = epochs.kill_in_mid_epoch(bench, mount, tree, deadline, sent)
+        killed, stored = epochs.kill_in_mid_epoch(bench, mount, tree, deadline, sent)
     in_flight = sent(patience=0.5) - killed
     host.drop_caches(3)
     with bench.counted(cache, deadline) as mount:
         epochs.read_shuffled(bench, mount.mountpoint / tree.name, deadline, bench.dataset.manifest(tree))
         whole = sent(patience=0.5)
         mount.unmount(deadline)
-    rows = epochs.crash_rows("crash", tree, killed, in_flight, whole - killed - in_flight)
+    rows = epochs.crash_rows("crash", tree, killed, stored, in_flight, whole - killed - in_flight)
     rows.append(at_most("crash", "read before and after it", whole, "B", MOST_OF_BOTH * tree.bytes, tree.bytes, "dataset"))
     if rows[-2].met is None:  # what is in flight is too much of such a tree
         rows[-1].target, rows[-1].met = rows[-2].target, None

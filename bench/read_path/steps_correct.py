@@ -42,8 +42,8 @@ def step_crash(bench, deadline):
     host.drop_caches(3)
     before = bench.proxy.mark()
     with bench.ours(bench.proxy, cache, deadline) as mount:
-        sent = epochs.kill_in_mid_epoch(bench, mount, tree, deadline,
-                                        lambda: sent_between(before, bench.proxy.end()))
+        sent, stored = epochs.kill_in_mid_epoch(bench, mount, tree, deadline,
+                                                lambda: sent_between(before, bench.proxy.end()))
         after = bench.proxy.mark()
     in_flight = sent_between(before, after) - sent
     host.drop_caches(3)
@@ -51,7 +51,7 @@ def step_crash(bench, deadline):
         epochs.read_shuffled(bench, mount.mountpoint / tree.name, deadline, bench.dataset.manifest(tree))
         again = sent_between(after)
         mount.unmount(deadline)
-    return epochs.crash_rows("crash", tree, sent, in_flight, again)
+    return epochs.crash_rows("crash", tree, sent, stored, in_flight, again)
 
 
 def step_e(bench, deadline):
