@@ -6,6 +6,7 @@ import fcntl
 import mmap
 import os
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 
 from harness import daemon, data, processes
 from test_metrics import free_port, served, value
+from test_passthrough import fuse_for_all  # noqa: F401  pylint: disable=unused-import
 from test_profiles import Messages
 from test_trace import Trace
 from test_write import NOBODY, SETTLED, by_nobody, error_of
@@ -508,6 +510,23 @@ def test_falls_back(origin, show, way, error):
     assert status["writes"]["bytes"] == 10_000
     warned = "writes.passthrough=true cannot be had" in m.log.read_text()
     assert warned == (way == "true")
+
+
+@pytest.mark.skipif(not shutil.which("fusermount3"), reason="fusermount3 (Debian's fuse3) is not installed")
+def test_without_privileges(mount, origin, fuse_for_all):  # noqa: F811
+    """Who mounts by fusermount3 writes through the daemon, and is told so."""
+    m = mount.prepare(origin, {"rw": None})
+    m.path.mkdir(exist_ok=True)
+    for path in (m.folder, m.path, origin):
+        os.chown(path, NOBODY, NOBODY)
+    as_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    m.start(as_nobody + m.command())
+    processes.check(as_nobody + ["sh", "-ec", f"echo written > {m.path}/file; cat {m.path}/file"], suspects=m.processes)
+    assert (origin / "file").read_bytes() == b"written\n"
+    status = processes.check(as_nobody + [daemon.BINARY, "status", str(m.path), "--json"], env=m.env).out
+    assert "registering a file for passthrough" in status
+    processes.check(as_nobody + ["fusermount3", "-u", str(m.path)])
+    processes.wait_until(lambda: not m.processes(), timeout=15, what="its processes end")
 
 
 @no_faults

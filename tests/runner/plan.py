@@ -35,7 +35,7 @@ def all_suites(options, pattern):
         Unit("asan", 300 * times, pattern, ASAN, options.full, options.jobs).in_lane("unit"),
         Bench("asan", 270 * times, pattern, 3, options.full).in_lane("tools"),
         Stage("asan", 240 * times, pattern, 3, options.full).in_lane("tools"),
-        Mounts("asan", 1380 * times, pattern, "not release_only", 3, options.full),
+        Mounts("asan", 1440 * times, pattern, "not release_only", 3, options.full),
         # With AddressSanitizer: what a broken reply or a request that is cut leaves behind is memory used too late, which
         # the release build hides; and the time goes into waiting for deadlines, not into the daemon: beside each other.
         Matrix("asan", 220 * times, 3, options.full).in_lane("servers"),
