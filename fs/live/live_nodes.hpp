@@ -1,7 +1,7 @@
 // fs/live/: writable mounts. Names and attributes are asked of the origin as it is now (PosixOrigin), not of
 // the index; nodes are files of the origin, not versions of them. LiveNodes knows which files the kernel
-// knows, LiveFiles what it has open, LiveOperations answers its requests. fs/daemon makes them for a mount
-// with `rw`.
+// knows, LiveFiles what it has open, LiveLocks what is locked, LiveOperations answers its requests. fs/daemon
+// makes them for a mount with `rw`.
 #pragma once
 
 #include <atomic>

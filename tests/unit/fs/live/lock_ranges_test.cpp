@@ -66,9 +66,11 @@ void expect_same(const LockRanges& ranges, const Bytes& bytes) {
     Bytes found{};
     const FileLock* before = nullptr;
     for (const auto& range : ranges.all()) {
-        RC_ASSERT(range.first <= range.last && range.last < kBytes && range.kind != Kind::none);
-        RC_ASSERT(before == nullptr || before->last < range.first);
-        RC_ASSERT(before == nullptr || before->last + 1 < range.first || before->kind != range.kind);
+        RC_ASSERT((range.first <= range.last && range.last < kBytes && range.kind != Kind::none));
+        if (before != nullptr) {
+            RC_ASSERT(before->last < range.first);
+            RC_ASSERT((before->last + 1 < range.first || before->kind != range.kind));
+        }
         std::fill(found.begin() + static_cast<long>(range.first),
                   found.begin() + static_cast<long>(range.last) + 1, range.kind);
         before = &range;
@@ -80,7 +82,8 @@ void run(const model::Commands& commands) {
     LockRanges ranges;
     Bytes bytes{};
     for (const auto& command : commands) {
-        const auto [first, last] = std::minmax<std::uint64_t>(command.a % kBytes, command.b % kBytes);
+        const std::uint64_t first = std::min(command.a % kBytes, command.b % kBytes);
+        const std::uint64_t last = std::max(command.a % kBytes, command.b % kBytes);
         const auto wanted = lock(static_cast<Kind>(command.kind), first, last);
         const auto from = bytes.begin() + static_cast<long>(first);
         const auto to = bytes.begin() + static_cast<long>(last) + 1;
