@@ -35,7 +35,7 @@ def all_suites(options, pattern):
         Unit("asan", 300 * times, pattern, ASAN, options.full, options.jobs).in_lane("unit"),
         Bench("asan", 270 * times, pattern, 3, options.full).in_lane("tools"),
         Stage("asan", 240 * times, pattern, 3, options.full).in_lane("tools"),
-        Mounts("asan", 1440 * times, pattern, "not release_only", 3, options.full),
+        Mounts("asan", 1490 * times, pattern, "not release_only", 3, options.full),
         # With AddressSanitizer: what a broken reply or a request that is cut leaves behind is memory used too late, which
         # the release build hides; and the time goes into waiting for deadlines, not into the daemon: beside each other.
         Matrix("asan", 220 * times, 3, options.full).in_lane("servers"),
@@ -46,7 +46,7 @@ def all_suites(options, pattern):
         Tidy(options.full, options.jobs).in_lane("sources"),
         Build("tsan", ("tierfs", "unit_tests"), 700, options.jobs),
         Unit("tsan", 330 * times, pattern, TSAN, options.full, options.jobs).in_lane("unit"),
-        Mounts("tsan", 420 * times, pattern, "tsan", 4, options.full).in_lane("mounts"),
+        Mounts("tsan", 480 * times, pattern, "tsan", 4, options.full).in_lane("mounts"),
         Build("release", ("tierfs", "tierfs-stage", "iobench"), 600, options.jobs),
         # Each of them has run with AddressSanitizer: a third, and all that only this build can.
         Mounts("release", 450 * times, pattern, "release or release_only", 2, options.full).sample(3).in_lane("mounts"),
