@@ -94,6 +94,8 @@ Result<LockChange> FileLocks::set_whole(const LockAsker& asker, Kind kind) {
 void FileLocks::undo(const LockAsker& asker, const LockWish& wish, const LockChange& change) {
     // What was let go might not be had again, and to have less is right for who does not know what he has.
     if (wish.lock.kind == Kind::none) return;
+    // It has lost all meanwhile, perhaps since its process is gone.
+    if (wish.whole ? !wholes_.contains(asker.handle) : !owners_.contains(asker.owner)) return;
     for (const auto& piece : change.before) {
         if (piece.kind == Kind::exclusive && wish.lock.kind == Kind::shared) continue;
         (void)set(asker, {wish.whole, piece});

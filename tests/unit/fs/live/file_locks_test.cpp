@@ -159,6 +159,13 @@ TEST_F(FileLocksTest, WhatNobodyHeardOfIsTakenBack) {
     ASSERT_TRUE(change);
     locks_.undo(asker, wish, *change);
     EXPECT_TRUE(is_free(Kind::exclusive, 0, FileLock::kEnd)) << "what was let go stays so";
+    EXPECT_EQ(set(asker, range(Kind::shared, 0, 9)), 0);
+    wish = range(Kind::exclusive, 0, 9);
+    change = locks_.set(asker, wish);
+    ASSERT_TRUE(change);
+    locks_.flushed(1, 201, {});
+    locks_.undo(asker, wish, *change);
+    EXPECT_TRUE(locks_.empty()) << "nobody is left";
 }
 
 }  // namespace
