@@ -76,7 +76,7 @@ void check_stripes(const Facts& facts, Findings& found) {
             "where one stream alone needs more: an md RAID0 of several devices with XFS on it, and "
             "nvme.path there");
         add(found, "one-device",
-            "Streams read as fast as one NVMe device, that of " + device.path + ", gives.",
+            "What is read comes as fast as one NVMe device, that of " + device.path + ", gives.",
             size_text(rate) + "/s came from it, " +
                 (several ? "next to nothing from the tier's other devices; its link carries "
                          : "the only device of the tier; its link carries ") +

@@ -193,7 +193,7 @@ std::vector<Metric> tier_metrics() {
              if (in.has_nvme) s.add(tier("nvme"), of(in.store.nvme.dropped));
          }},
         {"tierfs_tier_reads_bypassed_total", Kind::counter, "tier",
-         "Reads that went around a device since it hesitated.",
+         "Reads, and searches for blocks, that went around a device that hesitated.",
          [](In in, Samples& s) {
              if (in.has_nvme) s.add(tier("nvme"), of(in.store.nvme.bypassed));
          }},

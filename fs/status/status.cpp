@@ -212,8 +212,8 @@ void tier_lines(std::string& out, const Json& status) {
         if (count_at(tier, "/unwritten_bytes") != "0")
             out += padded("", 10) + size_at(tier, "/unwritten_bytes") + " are still to be written\n";
         if (count_at(tier, "/bypassed") != "0")
-            out +=
-                padded("", 10) + count_at(tier, "/bypassed") + " reads went around a device that hesitated\n";
+            out += padded("", 10) + count_at(tier, "/bypassed") +
+                   " reads and searches went around a device that hesitated\n";
         device_lines(out, tier);
     }
     out += padded("origin", 44) + size_at(status, "/reads/by_tier/origin") + "\n";

@@ -101,10 +101,10 @@ def main():
                     if is_build:
                         ahead.go_on(suite)
     except Interrupted:
-        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(signum, signal.SIG_IGN)
         results.add("runner", "interrupted", "failed", "stopped by a signal")
     finally:
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(signum, signal.SIG_IGN)
         clean(root, results)
     say(f"all suites: {time.monotonic() - started:.0f} s")
     results.report()

@@ -3,6 +3,7 @@
 import json
 import re
 
+import clock
 from kinds import TOP, Mounts
 from results import say
 
@@ -38,6 +39,9 @@ class Matrix(Mounts):
         super().execute(results, failed_builds)
         program = TOP / "build" / self.preset / "tierfs"
         if not program.exists():
+            return
+        if not clock.has(0):
+            results.add(self.name, "matrix", "skipped", "no time left in this run (tests/run --within)")
             return
         self.matrix(results, program, "nginx", [])
         if self.full:  # the million reads are read from nginx

@@ -208,7 +208,10 @@ void FileWriter::drop_damaged(const ContentId& id, std::uint64_t object_size, st
     const std::uint64_t end = std::min(offset + length, object_size);
     for (std::uint64_t at = offset / kBlockSize * kBlockSize; at < end; at += kBlockSize) {
         const auto block = buffer.span().first(std::min<std::uint64_t>(kBlockSize, object_size - at));
-        if (handle->file.read(at, block) != ReadOutcome::hit) drop_blocks(id, at, block.size());
+        const auto outcome = core_.health.may_read() ? handle->file.read(at, block) : ReadOutcome::failed;
+        // Each further try would take the device's time-out, and whoever writes waits for it.
+        if (outcome == ReadOutcome::failed) return drop_blocks(id, at, end - at);
+        if (outcome != ReadOutcome::hit) drop_blocks(id, at, block.size());
     }
 }
 

@@ -133,10 +133,10 @@ class Publisher {
         for (const auto& extent : plan_)
             published_.found += there_.contains(extent_file_name(0, extent.uuid)) ? 1 : 0;
         if (options_.update) return look_at_generation();
+        if (before_ && before_->codec != codec_)
+            return other_pack("its codec is " + to_string(before_->codec));
         if (before_ && published_.found != plan_.size())
-            return other_pack(before_->codec == codec_
-                                  ? "the source, or the order of the files, has changed since"
-                                  : "its codec is " + to_string(before_->codec));
+            return other_pack("the source, or the order of the files, has changed since");
         return {};
     }
 
@@ -178,7 +178,7 @@ class Publisher {
         for (const auto& name : parts_) published_.parts += there->contains(name) ? 1 : 0;
         if (others > published_.parts)
             published_.remarks.push_back(
-                "there are parts of another state of the source, or of other shards: " +
+                "there are parts of another state of the source, of other shards, or of another codec: " +
                 std::to_string(others - published_.parts));
         published_.is_complete = published_.parts == parts_.size();
         return published_.is_complete ? join_parts(*there) : Result<void>();
@@ -281,15 +281,35 @@ class Publisher {
             if (before_ && !options_.update) return other_pack("extent " + extent.path() + " is damaged");
             auto built = build_extent(source_, job, progress_, stopped_);
             if (!built) return fail(built.error());
-            auto put = put_file(extent.path(), built->bytes, {});
-            if (!put) return fail(put.error());
             extent.bytes = built->bytes.size();
-            progress_.bytes_written += extent.bytes;
             places = std::move(built->places);
+            if (auto put = put_extent(job, built->bytes, extent, places); !put) return put;
         }
         take_places(number, std::move(*places), extent.bytes);
         progress_.files += plan.files.size();
         progress_.bytes += plan.bytes;
+        return {};
+    }
+
+    /// The name of an extent says what is compressed in it and how, and not which version of the codec's
+    /// library did it: what another run has put there meanwhile may have other bytes, and is what is taken.
+    Result<void> put_extent(const ExtentJob& job, std::span<const std::byte> bytes, Extent& extent,
+                            std::optional<Places>& places) {
+        PutOptions options;
+        options.only_if_absent =
+            codec_.codec != Codec::none && !there_.contains(extent_file_name(0, extent.uuid));
+        const auto put = put_file(extent.path(), bytes, options);
+        if (put) {
+            progress_.bytes_written += bytes.size();
+            return {};
+        }
+        if (!options.only_if_absent || put.error().code != EEXIST) return fail(put.error());
+        const auto other = dest_.stat(extent.path());
+        if (!other) return fail(other.error());
+        extent.bytes = other->size;
+        places = find_extent(dest_, job, extent.bytes);
+        if (!places)
+            return other_pack("extent " + extent.path() + ", which another run has made, is damaged");
         return {};
     }
 

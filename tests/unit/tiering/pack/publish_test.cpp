@@ -1,6 +1,7 @@
 #include "tiering/pack/publish.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -470,6 +471,42 @@ TEST_F(PackPublishTest, AnotherCodecIsAnotherPack) {
     ASSERT_TRUE(later) << later.error().message;
     EXPECT_EQ(later->manifest.codec, (PackingCodec{Codec::lz4, 0}));
     EXPECT_EQ(verified().bad, 0U);
+}
+
+TEST_F(PackPublishTest, ExtentsOfAnotherRunAreTakenAsTheyAre) {
+    make_dataset(8);
+    options_.codec = PackingCodec{Codec::lz4, 0};
+    std::atomic<bool> done = false;
+    struct stat of_the_other {};
+    stopped_ = [&] {
+        // When this one has seen DEST, and before it has published anything.
+        if (progress_->files_total == 0 || done.exchange(true)) return false;
+        Progress progress;
+        const auto source = origin("source"), dest = origin("dest");
+        EXPECT_TRUE(publish(*source, *dest, options_, progress, [] { return false; }));
+        EXPECT_EQ(::stat((folder_ / first_extent()).c_str(), &of_the_other), 0);
+        return false;
+    };
+    (void)pack();
+    struct stat now {};
+    EXPECT_EQ(::stat((folder_ / first_extent()).c_str(), &now), 0);
+    EXPECT_EQ(now.st_ino, of_the_other.st_ino) << "another version of the library may have made it";
+    EXPECT_EQ(verified().bad, 0U);
+}
+
+TEST_F(PackPublishTest, WithoutAnUpdateThePackOfNowDecides) {
+    make_dataset(8);
+    options_.codec = PackingCodec{Codec::lz4, 0};
+    ASSERT_TRUE(pack());
+    options_.codec = PackingCodec{};
+    options_.update = true;
+    ASSERT_TRUE(pack());
+    options_.codec = PackingCodec{Codec::lz4, 0};
+    options_.update = false;
+    const auto refused = pack();  // though its extents are there
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message.find("its codec is none"), std::string::npos)
+        << refused.error().message;
 }
 
 TEST(PackPackingCodec, IsParsedAndShown) {
