@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 import urllib.parse
 from pathlib import Path
 
@@ -124,9 +125,15 @@ def mount_of_nobody(origin, mount):
     os.chmod("/dev/fuse", mode)
 
 
+@pytest.fixture
+def short_folder(root):
+    """A folder whose path leaves room for the name of a socket (unix(7): 108 bytes)."""
+    return Path(tempfile.mkdtemp(prefix="run-", dir=root))
+
+
 @pytest.mark.parametrize("place", ["default", "runtime"])
-def test_root_commands_the_mount_of_another_user(of_nobody, folder, place):
-    m = of_nobody(folder / "run" if place == "runtime" else None)
+def test_root_commands_the_mount_of_another_user(of_nobody, short_folder, place):
+    m = of_nobody(short_folder if place == "runtime" else None)
     assert daemon.mountinfo(m.path)["super_options"].count("user_id=65534") == 1
     env = {**m.env, "XDG_RUNTIME_DIR": "/run/user/0"}
 
@@ -146,9 +153,9 @@ def test_root_commands_the_mount_of_another_user(of_nobody, folder, place):
 
 
 @pytest.mark.parametrize("liar", [65533, 65534], ids=["third user", "no tierfs"])
-def test_root_is_not_lured_to_another_socket(of_nobody, folder, liar):
+def test_root_is_not_lured_to_another_socket(of_nobody, short_folder, liar):
     """Somebody, or another program of that user, listens where root looks first."""
-    m = of_nobody(folder / "run")
+    m = of_nobody(short_folder)
     with subprocess.Popen([sys.executable, "-c", LIAR, str(OF_NOBODY / f"{m.device}.sock")], user=liar, group=liar, extra_groups=[],
                           cwd="/", stdout=subprocess.PIPE, text=True) as process:
         try:
