@@ -45,22 +45,28 @@ void forget_many(fuse_req_t raw, std::size_t count, fuse_forget_data* forgets) {
     ::fuse_reply_none(raw);
 }
 
-void reply_attributes(LiveOperations& operations, Request& request, LiveNode& node,
-                      const Result<PosixAttributes>& now) {
+/// `attributes` asks the origin: after it was asked whether the node is still mapped, which may move times.
+template <typename Attributes>
+void reply_attributes(LiveOperations& operations, Request& request, LiveNode& node, Attributes attributes) {
+    const double valid_s = operations.valid_s(node);
+    const Result<PosixAttributes> now = attributes();
     if (!now) return request.error(now.error().code);
-    request.attributes(operations.shown(*now), operations.valid_s(node));
+    request.attributes(operations.shown(*now), valid_s);
 }
 
 void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     auto& operations = Session::user_of<LiveOperations>(raw);
     Request request(raw);
     if (file != nullptr) {
-        if (const auto open = operations.files().find(file->fh))
-            return reply_attributes(operations, request, *open->node, open->file->attributes());
+        if (const auto open = operations.files().find(file->fh)) {
+            return reply_attributes(operations, request, *open->node,
+                                    [&] { return open->file->attributes(); });
+        }
     }
     const auto place = place_of(operations, node);
     if (!place) return request.error(place.error().code);
-    reply_attributes(operations, request, *place->node, operations.origin().attributes(*place->held));
+    reply_attributes(operations, request, *place->node,
+                     [&] { return operations.origin().attributes(*place->held); });
 }
 
 Result<void> set_size(LiveOperations& operations, const LivePlace& place, const fuse_file_info* file,
@@ -108,7 +114,8 @@ void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* wanted, int wh
     if (!place) return request.error(place.error().code);
     const auto done = change_attributes(operations, *place, file, *wanted, what);
     if (!done) return request.error(done.error().code);
-    reply_attributes(operations, request, *place->node, operations.origin().attributes(*place->held));
+    reply_attributes(operations, request, *place->node,
+                     [&] { return operations.origin().attributes(*place->held); });
 }
 
 void stat_file_system(fuse_req_t raw, fuse_ino_t /*node*/) {

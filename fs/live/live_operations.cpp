@@ -106,9 +106,11 @@ struct stat LiveOperations::shown(const PosixAttributes& attributes) const {
     return shown;
 }
 
-// The times of a file that is mapped change without a word.
+// The times of a file that is mapped change without a word; that it is mapped no longer may just have moved
+// one that the caller knows already.
 double LiveOperations::valid_s(LiveNode& node) {
-    return files_.passthrough().may_be_mapped(node) ? 0 : valid_s_;
+    const bool was_mapped = node.passed.is_mapped.load(std::memory_order_acquire);
+    return files_.passthrough().may_be_mapped(node) || was_mapped ? 0 : valid_s_;
 }
 
 fuse_entry_param LiveOperations::entry(LiveNode& node, const PosixAttributes& attributes) {

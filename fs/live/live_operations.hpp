@@ -49,7 +49,8 @@ class LiveOperations {
     [[nodiscard]] std::uint64_t device() const { return device_; }
     [[nodiscard]] std::uint64_t pack_max_object() const { return pack_max_object_; }
 
-    /// How long the kernel may keep what it is told of a node's attributes; seconds.
+    /// How long the kernel may keep what it is told of a node's attributes; seconds. Asking may move a time
+    /// of change (LivePassthrough): 0 for those that were known before.
     [[nodiscard]] double valid_s(LiveNode& node);
     [[nodiscard]] double absent_s() const { return absent_s_; }
     /// As stat(2) on the mount shows them.

@@ -36,20 +36,45 @@ bool is_written_by_nobody(int file) {
     return true;
 }
 
+/// Whether is_written_by_nobody can ever be told. EAGAIN: not now, as somebody has it open for writing;
+/// others: the file is not ours and CAP_LEASE is lacking, or its file system has no leases.
+bool can_be_told(int file) {
+    return is_written_by_nobody(file) || errno == EAGAIN;
+}
+
 std::string version_of(int file) {
     struct stat now {};
     if (::fstat(file, &now) != 0) return {};
     return std::to_string(now.st_size) + ' ' + std::to_string(to_ns(now.st_mtim.tv_sec, now.st_mtim.tv_nsec));
 }
 
-/// Owner and group stay as they are. It would clear set-user-ID and set-group-ID bits: a file that was given
-/// some meanwhile keeps its time instead.
+/// The time of access is set to what it is: a change of the owner, to the same one, would take set-user-ID
+/// bits and capabilities away.
 void move_time_of_change(int file) {
-    constexpr auto kAsItIs = static_cast<uid_t>(-1);
     struct stat now {};
-    if (::fstat(file, &now) != 0 || (now.st_mode & (S_ISUID | S_ISGID)) != 0) return;
-    if (TIERFS_FAULT_CALL("passthrough.touch", ::fchown(file, kAsItIs, kAsItIs)) != 0)
+    if (::fstat(file, &now) != 0) return;
+    const std::array<timespec, 2> times{now.st_atim, timespec{0, UTIME_OMIT}};
+    if (TIERFS_FAULT_CALL("passthrough.touch", ::futimens(file, times.data())) != 0)
         log::warning(system_error(errno, "the time of change of a file that may have been mapped").message);
+}
+
+/// Of a file that nobody has mapped any more and that was `version` before somebody had.
+void tell_of_changes(int file, const std::string& version) {
+    struct statfs found {};
+    const bool is_told = ::fstatfs(file, &found) == 0 && tells_of_mappings(found.f_type);
+    if (!is_told || version_of(file) != version) move_time_of_change(file);
+}
+
+/// The end of a node that may still have been mapped when it was last looked at.
+void tell_of_changes(LiveNode& node) {
+    std::shared_ptr<const FileDescriptor> file;
+    std::string version;
+    {
+        const MutexLock lock(node.passed.mutex);
+        file = node.passed.file;
+        version = node.passed.version;
+    }
+    if (file && file->valid()) tell_of_changes(file->get(), version);
 }
 
 // Errors that say that the kernel will never do it, of any file.
@@ -63,6 +88,10 @@ bool is_local_file_system(long type) {
     constexpr std::array<long, 5> kLocal{EXT4_SUPER_MAGIC, 0x58465342 /* XFS */, BTRFS_SUPER_MAGIC,
                                          F2FS_SUPER_MAGIC, TMPFS_MAGIC};
     return std::find(kLocal.begin(), kLocal.end(), type) != kLocal.end();
+}
+
+bool tells_of_mappings(long type) {
+    return is_local_file_system(type) && type != TMPFS_MAGIC;
 }
 
 std::string against_live_passthrough(const std::string& wish, bool is_directory, long type) {
@@ -123,19 +152,20 @@ std::int32_t LivePassthrough::add(PosixFile& file, std::uint64_t device) {
 std::int32_t LivePassthrough::open(LiveNode& node, PosixFile& file, int flags, bool is_wanted) {
     auto& passed = node.passed;
     if (!is_asked_for_ && (flags & (O_APPEND | O_DIRECT)) != 0) is_wanted = false;
-    {
-        const MutexLock lock(passed.mutex);
-        if (passed.opens != 0) is_wanted = false;
-    }
-    std::int32_t added = is_wanted ? add(file, node.identity.device) : 0;
-    TIERFS_SYNC_POINT("live.passthrough.added");
     // Whoever may map it for writing.
     std::shared_ptr<const FileDescriptor> own;
     std::string version;
     if ((flags & O_ACCMODE) == O_RDWR && file.descriptor() >= 0 && ids() != nullptr) {
         version = version_of(file.descriptor());
         own = std::make_shared<const FileDescriptor>(open_again(file.descriptor()));
+        if (!own->valid() || !can_be_told(own->get())) is_wanted = false;
     }
+    {
+        const MutexLock lock(passed.mutex);
+        if (passed.opens != 0) is_wanted = false;
+    }
+    std::int32_t added = is_wanted ? add(file, node.identity.device) : 0;
+    TIERFS_SYNC_POINT("live.passthrough.added");
     bool is_first = false;
     std::int32_t answer = 0;
     {
@@ -147,7 +177,7 @@ std::int32_t LivePassthrough::open(LiveNode& node, PosixFile& file, int flags, b
         if (answer != 0 && (flags & O_ACCMODE) == O_RDWR) {
             ++passed.generation;
             if (!passed.is_mapped.exchange(true)) passed.version = std::move(version);
-            if (!passed.file) passed.file = std::move(own);
+            if (!passed.file || !passed.file->valid()) passed.file = std::move(own);
         }
     }
     if (added != 0) ids()->remove(added);
@@ -191,7 +221,7 @@ bool LivePassthrough::may_be_mapped(LiveNode& node) {
         version = passed.version;
     }
     if (!file || !file->valid() || !is_written_by_nobody(file->get())) return true;
-    if (version_of(file->get()) != version) move_time_of_change(file->get());
+    tell_of_changes(file->get(), version);
     TIERFS_SYNC_POINT("live.passthrough.unmapped");
     std::shared_ptr<const FileDescriptor> given_up;  // closed after the lock
     const MutexLock lock(passed.mutex);
@@ -208,12 +238,19 @@ void LivePassthrough::tick() {
         const MutexLock lock(mutex_);
         mapped.swap(mapped_);
     }
+    // One that was opened and closed again is there twice.
+    std::sort(mapped.begin(), mapped.end());
+    mapped.erase(std::unique(mapped.begin(), mapped.end()), mapped.end());
     std::erase_if(mapped, [this](const LiveNodePtr& node) {
         {
             const MutexLock lock(node->passed.mutex);
             if (node->passed.opens != 0) return true;  // comes back with its last close
         }
-        return !may_be_mapped(*node);
+        if (!may_be_mapped(*node)) return true;
+        // What is mapped the kernel does not forget, and somebody else here knows it.
+        if (node.use_count() > 1) return false;
+        tell_of_changes(*node);
+        return true;
     });
     const MutexLock lock(mutex_);
     mapped_.insert(mapped_.end(), mapped.begin(), mapped.end());

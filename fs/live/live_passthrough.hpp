@@ -18,6 +18,10 @@ namespace tierfs {
 /// file is closed and is not stacked on others. Pure.
 bool is_local_file_system(long type);
 
+/// Whether a file system of `type` is known to move a file's time of modification at the first store through
+/// a mapping, also to a page that was read before: tmpfs does not. Pure.
+bool tells_of_mappings(long type);
+
 /// Why no file of a source is passed through; empty: nothing is against it so far. `wish`: the value of
 /// writes.passthrough; `is_directory`: the source is one of this machine, on a file system of `type`. Pure.
 std::string against_live_passthrough(const std::string& wish, bool is_directory, long type);
@@ -30,8 +34,11 @@ std::string against_live_passthrough(const std::string& wish, bool is_directory,
 /// A mapping outlives the descriptor that it was made by, and nobody tells of what is written through it. So
 /// a node that was passed through and open for reading and writing is taken to be written to until a lease
 /// (F_SETLEASE of fcntl(2)) says that nobody has the origin's file open for writing any more. Then, if the
-/// file was changed at all, its time of change is moved on: what may have been read meanwhile, of a version
-/// that said nothing of the latest bytes, is of an old version from then on.
+/// file was changed at all, or where that cannot be told (tells_of_mappings), its time of change is moved on:
+/// what may have been read meanwhile, of a version that said nothing of the latest bytes, is of an old
+/// version from then on. A file that no lease can be had of (its file system has none; another's file, and no
+/// CAP_LEASE) is not passed through to those who may map it so, unless others have made it so already; then
+/// it is watched until the kernel forgets the node, which a mapping keeps it from.
 ///
 /// The kernel opens the origin's file for each open of its own, with the flags of whoever opened it, and
 /// acts there with the credentials of the thread that registered it: that one lacks CAP_FSETID, so that

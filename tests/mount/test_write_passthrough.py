@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -67,7 +68,9 @@ def test_the_kernel_writes_and_reads(origin, show):
                 file.write(expected[offset:offset + (1 << 20)])
             assert passthrough(m)["open_files"] == 1
             os.fsync(file.fileno())
+        os.utime(origin / "file")  # however long that took, it has just changed
         data.expect_same(data.read_cold(m.path / "file"), expected, "read")
+        os.utime(origin / "file")
         data.expect_same((m.path / "file").read_bytes(), expected, "read again")
     assert quiet.counts["WRITE"] == 0 and quiet.counts["READ"] == 0
     assert quiet.counts["CREATE"] == 1 and quiet.counts["FSYNC"] == 1
@@ -174,6 +177,17 @@ def test_bits_and_permissions(origin, show):
     assert os.stat(origin / "own").st_uid == NOBODY and (origin / "own").read_bytes() == b"mine"
 
 
+def map_only(path, size):
+    """The address of a shared mapping of a file that is open no more."""
+    LIBC.mmap.restype = ctypes.c_void_p
+    LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    with open(path, "r+b") as file:
+        memory = LIBC.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, file.fileno(), 0)
+    assert memory not in (None, ctypes.c_void_p(-1).value)
+    return memory
+
+
 @pytest.mark.release
 @pytest.mark.tsan
 def test_mapping_outlives_its_descriptor(origin, show):
@@ -183,13 +197,7 @@ def test_mapping_outlives_its_descriptor(origin, show):
     path.write_bytes(bytes(1 << 16))
     with open(path, "r+b") as file:
         mapped = mmap.mmap(file.fileno(), 0)  # duplicates the descriptor
-    again = LIBC.mmap
-    again.restype = ctypes.c_void_p
-    again.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-    LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    with open(path, "r+b") as file:
-        memory = again(None, 1 << 16, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, file.fileno(), 0)
-    assert memory not in (None, ctypes.c_void_p(-1).value)
+    memory = map_only(path, 1 << 16)
     mapped.close()
     all_closed(m)
     ctypes.memmove(memory, b"one", 3)
@@ -210,6 +218,38 @@ def test_mapping_outlives_its_descriptor(origin, show):
     with open(path, "r+b") as file:
         file.write(b"three")
     assert data.read_cold(path)[:5] == b"three"
+
+
+@pytest.mark.release
+def test_mapping_of_a_page_that_was_read_before(tmpfs, show):
+    """The first store to it moves no time on tmpfs."""
+    expected = bytearray(data.write(tmpfs.path / "file", data.content("old", 100_000)))
+    time.sleep(SETTLED)
+    m = show(source=tmpfs.path)
+    data.expect_same(data.read_cold(m.path / "file"), bytes(expected), "through the tiers")
+    with open(m.path / "file", "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        assert passthrough(m)["open_files"] == 1 and mapped[0] == expected[0]
+        mapped[0:3] = expected[0:3] = b"NEW"
+    processes.wait_until(lambda: not is_passed(m, "file", os.O_RDONLY), timeout=20, what="reads through the tiers")
+    data.expect_same(data.read_cold(m.path / "file"), bytes(expected), "through the tiers again")
+
+
+@pytest.mark.parametrize("name", ["file", "other"])
+def test_a_time_that_has_just_moved_is_shown(origin, show, name):
+    """By GETATTR, and by LOOKUP, which has asked the origin before it turns out that nobody has the file mapped."""
+    m = show()
+    (m.path / "file").write_bytes(bytes(4096))
+    os.link(origin / "file", origin / "other")
+    memory = map_only(m.path / "file", 4096)
+    all_closed(m)
+    ctypes.memmove(memory, b"x", 1)
+    os.stat(m.path / "file")
+    time.sleep(0.05)  # beyond a tick of the file system's clock
+    before = os.stat(origin / "file").st_ctime_ns
+    LIBC.munmap(memory, 4096)
+    os.stat(m.path / name)
+    processes.wait_until(lambda: os.stat(origin / "file").st_ctime_ns > before, what="the time of change has moved")
+    assert os.stat(m.path / name).st_ctime_ns == os.stat(origin / "file").st_ctime_ns
 
 
 def test_mapping_beside_writes(origin, show):
@@ -477,25 +517,31 @@ def test_programs_are_run(show, way):
     assert processes.run([m.path / "script"]).returncode == 7
 
 
+def held(mount, source, nodes=True):
+    """What the daemon has open of the files of `source`. nodes: also those that it only knows (O_PATH)."""
+    process = f"/proc/{mount.status()['pid']}"
+    found = []
+    for one in os.listdir(f"{process}/fd"):
+        try:
+            path = os.readlink(f"{process}/fd/{one}")
+            with open(f"{process}/fdinfo/{one}", encoding="ascii") as about:
+                flags = next(int(line.split()[1], 8) for line in about if line.startswith("flags:"))
+        except FileNotFoundError:
+            continue
+        if path.startswith(f"{source}/f") and (nodes or not flags & os.O_PATH):
+            found.append(path)
+    return found
+
+
 def test_nothing_stays_open(origin, show):
     m = show()
-    descriptors = f"/proc/{m.status()['pid']}/fd"
-
-    def of_files():
-        found = []
-        for one in os.listdir(descriptors):
-            try:
-                found.append(os.readlink(f"{descriptors}/{one}"))
-            except FileNotFoundError:
-                pass
-        return [path for path in found if "/f" in path[len(str(origin)):] and path.startswith(str(origin))]
     for number in range(200):
         with open(m.path / f"f{number}", "w+b" if number % 2 else "wb") as file:
             file.write(b"x")
     for number in range(200):
         os.unlink(m.path / f"f{number}")
     all_closed(m)
-    processes.wait_until(lambda: not of_files(), what="no descriptor of a removed file is left")
+    processes.wait_until(lambda: not held(m, origin), what="no descriptor of a removed file is left")
 
 
 @no_faults
@@ -543,13 +589,69 @@ def test_lack_of_something_for_one_open_is_no_end(origin, show, fault):
 
 @no_faults
 def test_a_lease_that_cannot_be_had(origin, show):
-    """Nobody can say that a file is not mapped any more: it stays the kernel's, and right."""
+    """Nobody could ever say that such a file is not mapped any more."""
     m = show(env={"TIERFS_TEST_FAULTS": "passthrough.lease:1+:error=EINVAL"})
+    with open(m.path / "file", "w+b") as file:
+        file.write(b"by the daemon")
+    assert passthrough(m)["opens"] == 0 and (origin / "file").read_bytes() == b"by the daemon"
+    with open(m.path / "file", "wb") as file:
+        file.write(b"by the kernel")
+    assert passthrough(m)["opens"] == 1 and (origin / "file").read_bytes() == b"by the kernel"
+    all_closed(m)
+    time.sleep(SETTLED)
+    assert not is_passed(m, "file", os.O_RDONLY), "reads through the tiers"
+
+
+@no_faults
+def test_a_lease_that_cannot_be_had_any_more(origin, show):
+    """The file stays the kernel's, and right."""
+    m = show(env={"TIERFS_TEST_FAULTS": "passthrough.lease:2+:error=EINVAL"})
     with open(m.path / "file", "w+b") as file:
         file.write(b"content")
     time.sleep(SETTLED)
     assert is_passed(m, "file", os.O_RDONLY)
     assert (m.path / "file").read_bytes() == b"content"
+
+
+@pytest.mark.release
+def test_files_of_others_without_the_right_to_leases(origin, mount):
+    """They are written by the daemon when they can be mapped, and none stays open; nor one that somebody else made the
+    kernel's before."""
+    for number in range(20):
+        data.write(origin / f"f{number}", b"old")
+        os.chown(origin / f"f{number}", NOBODY, NOBODY)
+    m = mount.prepare(origin, {"rw": None})
+    m.start(["setpriv", "--bounding-set=-lease"] + m.command())
+    if not passthrough(m)["enabled"] and "Linux 6.9" in passthrough(m)["reason"]:
+        pytest.skip("the kernel has no passthrough")
+    for number in range(10):
+        assert is_passed(m, f"f{number}", os.O_RDWR if number % 2 else os.O_WRONLY) == (number % 2 == 0)
+    all_closed(m)
+    processes.wait_until(lambda: not held(m, origin, nodes=False), what="no descriptor is left")
+    for number in range(10, 20):
+        path = m.path / f"f{number}"
+        for _ in range(2):
+            before = passthrough(m)["opens"]
+            with open(path, "wb"), open(path, "r+b") as second:
+                second.write(b"joined")
+                assert passthrough(m)["opens"] == before + 2
+            assert path.read_bytes() == b"joined"
+        os.unlink(path)
+    all_closed(m)
+    processes.wait_until(lambda: all(map(os.path.exists, held(m, origin))), what="no descriptor of a removed file is left")
+
+
+@no_faults
+def test_a_descriptor_that_could_not_be_had_is_had_later(origin, show):
+    """The second: of who may map a file that is the kernel's already."""
+    m = show(env={"TIERFS_TEST_FAULTS": "passthrough.reopen:2:error=EMFILE"})
+    with open(m.path / "file", "wb"), open(m.path / "file", "r+b"):
+        assert passthrough(m)["opens"] == 2
+    all_closed(m)
+    time.sleep(SETTLED)
+    assert is_passed(m, "file", os.O_RDONLY), "who knows whether it is mapped"
+    assert is_passed(m, "file", os.O_RDWR)
+    processes.wait_until(lambda: not is_passed(m, "file", os.O_RDONLY), timeout=20, what="reads through the tiers")
 
 
 @no_faults
@@ -561,14 +663,28 @@ def test_a_time_that_cannot_be_moved(origin, show):
     assert (m.path / "file").read_bytes() == b"content"
 
 
-def test_bits_that_were_given_while_it_was_open_stay(origin, show):
+@pytest.mark.release
+@pytest.mark.parametrize("given", ["bits", "capabilities"])
+def test_what_was_given_while_it_was_open_stays(origin, show, given):
+    """When the time of change moves on; so do the other times."""
     m = show()
+    may_bind = struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0)  # cap_net_bind_service+ep
     with open(m.path / "file", "w+b", buffering=0) as file:
         file.write(b"content")
-        os.fchmod(file.fileno(), 0o4755)
+        if given == "bits":
+            os.fchmod(file.fileno(), 0o6755)
+        else:
+            os.setxattr(m.path / "file", "security.capability", may_bind)
+        before = os.stat(origin / "file")
+        time.sleep(0.05)  # beyond a tick of the file system's clock
     all_closed(m)
-    time.sleep(SETTLED)
-    assert stat.S_IMODE(os.stat(origin / "file").st_mode) == 0o4755 == stat.S_IMODE(os.stat(m.path / "file").st_mode)
+    processes.wait_until(lambda: os.stat(origin / "file").st_ctime_ns > before.st_ctime_ns, what="the time of change")
+    after = os.stat(origin / "file")
+    assert (after.st_mode, after.st_mtime_ns, after.st_atime_ns) == (before.st_mode, before.st_mtime_ns, before.st_atime_ns)
+    assert os.stat(m.path / "file").st_mode == before.st_mode
+    if given == "capabilities":
+        assert os.getxattr(origin / "file", "security.capability") == may_bind
+        assert os.getxattr(m.path / "file", "security.capability") == may_bind
 
 
 @pytest.mark.parametrize("way", ["auto", "true"])

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <array>
@@ -173,11 +174,34 @@ TEST_F(LivePassthroughTest, AMappingOutlivesItsDescriptor) {
 }
 
 TEST_F(LivePassthroughTest, WhatWasNotChangedKeepsItsTimes) {
+    struct statfs found {};
+    ASSERT_EQ(::statfs(path_.c_str(), &found), 0);
+    if (!tells_of_mappings(found.f_type)) GTEST_SKIP() << "its file system does not tell of mappings";
     const auto before = status();
     EXPECT_NE(open(O_RDWR), 0);
     passthrough.close(node);
     EXPECT_FALSE(passthrough.may_be_mapped(*node));
     EXPECT_EQ(status().st_ctim.tv_nsec, before.st_ctim.tv_nsec);
+}
+
+TEST_F(LivePassthroughTest, WhatTheKernelForgetsIsLetGoOf) {
+    // Stands for a lease that cannot be had: somebody has it open for writing all the time.
+    const FileDescriptor writer(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_NE(open(O_RDWR), 0);
+        passthrough.close(node);
+    }
+    const std::weak_ptr<LiveNode> seen = node;
+    passthrough.tick();
+    node.reset();
+    EXPECT_FALSE(seen.expired()) << "watched";
+    ASSERT_EQ(::pwrite(writer.get(), "C", 1, 0), 1);
+    ::usleep(20'000);  // beyond a tick of the file system's clock
+    passthrough.tick();
+    EXPECT_TRUE(seen.expired());
+    const auto after = status();
+    EXPECT_GT(to_ns(after.st_ctim.tv_sec, after.st_ctim.tv_nsec),
+              to_ns(after.st_mtim.tv_sec, after.st_mtim.tv_nsec));
 }
 
 TEST_F(LivePassthroughTest, FlagsThatTheKernelHoldsOnTo) {
@@ -212,6 +236,14 @@ TEST(LivePassthroughChoiceTest, LocalFileSystems) {
     EXPECT_FALSE(is_local_file_system(0x0bd00bd0)) << "Lustre";
     EXPECT_FALSE(is_local_file_system(0x19830326)) << "BeeGFS";
     EXPECT_FALSE(is_local_file_system(0x47504653)) << "Storage Scale";
+}
+
+TEST(LivePassthroughChoiceTest, WhoTellsOfMappings) {
+    EXPECT_TRUE(tells_of_mappings(EXT4_SUPER_MAGIC));
+    EXPECT_TRUE(tells_of_mappings(0x58465342)) << "XFS";
+    EXPECT_FALSE(tells_of_mappings(TMPFS_MAGIC));
+    EXPECT_FALSE(tells_of_mappings(RAMFS_MAGIC));
+    EXPECT_FALSE(tells_of_mappings(NFS_SUPER_MAGIC)) << "nobody knows";
 }
 
 TEST(LivePassthroughChoiceTest, WhatIsAgainstIt) {
