@@ -185,10 +185,10 @@ def test_who_does_not_wait_hears_of_no_signal(show, locker):
     one, two = locker(m.path / "file"), locker(m.path / "file")
     one.ask("flock", one.handle, EX)
     child = one.ask("fork")  # has the open file
-    one.ask("close", one.handle)
     before = m.status()["requests"]["messages"].get("SETLK", 0)
+    one.ask("close", one.handle)
     two.begin("flock", two.handle, EX | NB)
-    if two.is_waiting(0.1):
+    if two.is_waiting(0.02):
         os.kill(two.pid, signal.SIGUSR2)
     with pytest.raises(OSError) as caught:
         two.answer()

@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -127,7 +128,9 @@ class Locker:
         return not self._has_answered(seconds)
 
     def close(self):
-        self.process.kill()
+        """Ends it and what it has forked."""
+        if self.process.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
         self.process.wait(20 * processes.SLOWNESS)
         self.process.stdin.close()
         self.process.stdout.close()
