@@ -456,6 +456,7 @@ def test_who_gets_a_lock_sees_what_was_written(origin, show, locker, way):
 def test_all_who_get_a_lock_see_what_was_written(origin, forgetting, locker, action):
     """Who is second does not come in before the kernel has forgotten for the first one, nor when it has not."""
     m = forgetting(f"1+:delay={int(1000 * processes.SLOWNESS)}" if action == "delay" else f"1:error={errno.EIO}")
+    time.sleep(1.5)  # a version that can be told from the next one: the kernel keeps its pages
     native = locker(origin / "file")
     readers = [locker(m.path / "file", RO) for _ in range(3)]
     native.ask("flock", native.handle, EX)
@@ -463,7 +464,7 @@ def test_all_who_get_a_lock_see_what_was_written(origin, forgetting, locker, act
         assert one.ask("read", one.handle, 5, 0) == "00000"
         begin_to_wait(m, one, "flock", one.handle, SH)
     native.ask("write", native.handle, "after", 0)
-    time.sleep(1.5)  # a version that can be told from the next one
+    time.sleep(1.5)
     native.ask("flock", native.handle, UN)
     refused = 0
     for one in reversed(readers):
