@@ -453,9 +453,11 @@ bool Daemon::stop() {
     if (pin_keeper_) pin_keeper_->stop();
     if (!quiet) log::error("reads are held by the source or a disk: the mount ends without them");
     if (names_) names_->stop();
-    const bool locked = live_ && !live_->locks().stop(kStuckPatience);
+    bool locked = live_ && !live_->locks().stop(kStuckPatience);
     const bool waits = live_ && session_ && !session_->in_flight().wait_until_none(kStuckPatience);
-    if (watchdog_ && (!quiet || waits)) watchdog_->answer_all(ENOTCONN);
+    if (watchdog_ && (!quiet || waits || locked)) watchdog_->answer_all(ENOTCONN);
+    // Pages that reads have held till now kept the kernel from forgetting them.
+    if (locked) locked = !live_->locks().stop(kStuckPatience);
     const bool answered = !session_ || session_->in_flight().wait_until_none(kPatience);
     if (!answered) log::error("requests are left that nobody answered: the mount ends without them");
     if (answered) invalidator_.stop();

@@ -10,6 +10,8 @@ namespace {
 
 using Kind = FileLock::Kind;
 
+constexpr FileLock kAll{Kind::shared, 0, FileLock::kEnd, 0};
+
 bool excludes(Kind one, Kind other) {
     return FileLock{one}.excludes(FileLock{other});
 }
@@ -21,10 +23,45 @@ bool LockChange::gave_way() const {
                        [](const FileLock& piece) { return piece.kind != Kind::none; });
 }
 
+void FileLocks::Owner::set(std::uint64_t handle, const FileLock& lock) {
+    ranges.set(lock);
+    for (auto& [other, set] : through) set.set({Kind::none, lock.first, lock.last, 0});
+    if (lock.kind != Kind::none) through[handle].set(lock);
+    std::erase_if(through, [](const auto& one) { return one.second.empty(); });
+}
+
+void FileLocks::Owner::released(std::uint64_t handle) {
+    const auto found = through.find(handle);
+    if (found == through.end()) return;
+    for (const auto& range : found->second.all()) {
+        const FileLock gone{Kind::none, range.first, range.last, 0};
+        (void)on->set(gone);  // at the latest it ends with the owner
+        ranges.set(gone);
+    }
+    through.erase(found);
+}
+
 Result<LockChange> FileLocks::set(const LockAsker& asker, const LockWish& wish) {
+    const auto who = wish.whole ? asker.handle : asker.owner;
+    const FileLock range = wish.whole ? kAll : FileLock{Kind::shared, wish.lock.first, wish.lock.last, 0};
     auto changed = wish.whole ? set_whole(asker, wish.lock.kind) : set_range(asker, wish.lock);
-    if (changed && wish.lock.kind != Kind::none) closing_.erase(asker.handle);  // it is open, then
+    if (!changed) return changed;
+    is_news(wish.whole, who, range);
+    if (wish.lock.kind == Kind::none) return changed;
+    closing_.erase(asker.handle);  // it is open, then
+    changed->left = std::make_shared<LockRanges>();
+    changed->left->set(range);
+    changes_.push_back({wish.whole, who, changed->left});
     return changed;
+}
+
+void FileLocks::is_news(bool whole, std::uint64_t who, const FileLock& range) {
+    std::erase_if(changes_, [&](const Change& change) {
+        const auto left = change.left.lock();
+        if (left && change.whole == whole && change.who == who)
+            left->set({Kind::none, range.first, range.last, 0});
+        return !left || left->empty();
+    });
 }
 
 Result<void> FileLocks::prepare(Owner& owner, const LockAsker& asker, const FileLock& lock) {
@@ -49,13 +86,9 @@ Result<LockChange> FileLocks::set_range(const LockAsker& asker, const FileLock& 
     Owner& owner = is_known ? found->second : newcomer;
     if (auto prepared = prepare(owner, asker, lock); !prepared) return fail(std::move(prepared.error()));
     if (auto done = owner.on->set(lock); !done) return fail(std::move(done.error()));
-    LockChange change{owner.ranges.within(lock), owner.on};
-    owner.ranges.set(lock);
-    if (lock.kind != Kind::none) {
-        owner.pid = asker.pid;
-        if (std::find(owner.handles.begin(), owner.handles.end(), asker.handle) == owner.handles.end())
-            owner.handles.push_back(asker.handle);
-    }
+    LockChange change{owner.ranges.within(lock), owner.on, nullptr};
+    owner.set(asker.handle, lock);
+    if (lock.kind != Kind::none) owner.pid = asker.pid;
     if (!is_known) {
         owners_.emplace(asker.owner, std::move(newcomer));
     } else if (owner.ranges.empty()) {
@@ -68,7 +101,7 @@ Result<LockChange> FileLocks::set_whole(const LockAsker& asker, Kind kind) {
     const auto found = wholes_.find(asker.handle);
     if (kind == Kind::none) {
         if (found == wholes_.end()) return LockChange{};
-        LockChange change{{{found->second.kind}}, nullptr};
+        LockChange change{{{found->second.kind}}, nullptr, nullptr};
         wholes_.erase(found);  // closing it lets go
         return change;
     }
@@ -82,10 +115,13 @@ Result<LockChange> FileLocks::set_whole(const LockAsker& asker, Kind kind) {
     }
     if (auto done = whole.on->set_whole(kind); !done) {
         // What it had is lost on some file systems: it is, then, on all.
-        if (done.error().code == EAGAIN && found != wholes_.end()) wholes_.erase(found);
+        if (done.error().code == EAGAIN && found != wholes_.end()) {
+            wholes_.erase(found);
+            is_news(true, asker.handle, kAll);
+        }
         return fail(std::move(done.error()));
     }
-    LockChange change{{{whole.kind}}, whole.on};
+    LockChange change{{{whole.kind}}, whole.on, nullptr};
     whole.kind = kind;
     wholes_[asker.handle] = std::move(whole);
     return change;
@@ -93,12 +129,15 @@ Result<LockChange> FileLocks::set_whole(const LockAsker& asker, Kind kind) {
 
 void FileLocks::undo(const LockAsker& asker, const LockWish& wish, const LockChange& change) {
     // What was let go might not be had again, and to have less is right for who does not know what he has.
-    if (wish.lock.kind == Kind::none) return;
-    // It has lost all meanwhile, perhaps since its process is gone.
-    if (wish.whole ? !wholes_.contains(asker.handle) : !owners_.contains(asker.owner)) return;
+    if (wish.lock.kind == Kind::none || !change.left) return;
+    const LockRanges left = *change.left;  // set() is news, too
     for (const auto& piece : change.before) {
         if (piece.kind == Kind::exclusive && wish.lock.kind == Kind::shared) continue;
-        (void)set(asker, {wish.whole, piece});
+        for (const auto& range : left.all()) {
+            const FileLock part{piece.kind, std::max(piece.first, range.first),
+                                std::min(piece.last, range.last), 0};
+            if (part.first <= part.last) (void)set(asker, {wish.whole, part});
+        }
     }
 }
 
@@ -149,18 +188,18 @@ bool FileLocks::is_leaving(const LockAsker& asker, const LockWish& wish, Clock::
     return std::all_of(owners_.begin(), owners_.end(), [&](const auto& one) {
         const auto& [id, owner] = one;
         return id == asker.owner || owner.ranges.in_the_way(wish.lock) == nullptr ||
-               std::all_of(owner.handles.begin(), owner.handles.end(),
-                           [&](std::uint64_t handle) { return is_closing(handle, now); });
+               std::all_of(owner.through.begin(), owner.through.end(), [&](const auto& through) {
+                   return through.second.in_the_way(wish.lock) == nullptr || is_closing(through.first, now);
+               });
     });
 }
 
 void FileLocks::flushed(std::uint64_t owner, std::uint64_t handle, Clock::time_point now) {
     owners_.erase(owner);
-    const bool has_more =
-        wholes_.contains(handle) || std::any_of(owners_.begin(), owners_.end(), [&](const auto& one) {
-            const auto& handles = one.second.handles;
-            return std::find(handles.begin(), handles.end(), handle) != handles.end();
-        });
+    is_news(false, owner, kAll);
+    const bool has_more = wholes_.contains(handle) ||
+                          std::any_of(owners_.begin(), owners_.end(),
+                                      [&](const auto& one) { return one.second.through.contains(handle); });
     if (has_more) closing_[handle] = now;
 }
 
@@ -168,11 +207,15 @@ void FileLocks::flushed(std::uint64_t owner, std::uint64_t handle, Clock::time_p
 // left belongs to the open file itself.
 void FileLocks::released(std::uint64_t handle) {
     wholes_.erase(handle);
+    is_news(true, handle, kAll);
     closing_.erase(handle);
-    std::erase_if(owners_, [&](const auto& one) {
-        const auto& handles = one.second.handles;
-        return std::find(handles.begin(), handles.end(), handle) != handles.end();
-    });
+    for (auto& [id, owner] : owners_) {
+        const auto found = owner.through.find(handle);
+        if (found == owner.through.end()) continue;
+        for (const auto& range : found->second.all()) is_news(false, id, range);
+        owner.released(handle);
+    }
+    std::erase_if(owners_, [](const auto& one) { return one.second.ranges.empty(); });
 }
 
 }  // namespace tierfs

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -32,6 +33,8 @@ struct LockWish {
 struct LockChange {
     std::vector<FileLock> before;
     PosixLocksPtr on;  ///< where it was set; null: nowhere
+    /// Where nobody has set anything anew since, which alone may be taken back; null: nowhere.
+    std::shared_ptr<LockRanges> left;
     /// Somebody else may get now what he could not have before.
     [[nodiscard]] bool gave_way() const;
 };
@@ -47,11 +50,12 @@ class FileLocks {
   public:
     using Clock = std::chrono::steady_clock;
     /// So long after close(2) has let go of a descriptor the kernel may yet tell that it was the last one.
-    static constexpr std::chrono::milliseconds kClosing{100};
+    static constexpr std::chrono::milliseconds kClosing{1000};
 
     /// EAGAIN: somebody else has a lock that excludes it. Letting go succeeds for who has none.
     Result<LockChange> set(const LockAsker& asker, const LockWish& wish);
-    /// Takes back a lock that set() gave, for who did not hear of it.
+    /// Takes back a lock that set() gave, for who did not hear of it. What its owner has asked for meanwhile
+    /// stays: of that he did hear.
     void undo(const LockAsker& asker, const LockWish& wish, const LockChange& change);
     /// fcntl(2), F_GETLK: a lock that excludes this one; kind none: there is none.
     Result<FileLock> in_the_way(const LockAsker& asker, const FileLock& lock);
@@ -75,7 +79,13 @@ class FileLocks {
         PosixLocksPtr on;
         bool can_write = false;
         pid_t pid = 0;
-        std::vector<std::uint64_t> handles;  ///< it has asked through
+        /// The same by the open file through which it was asked for: the kernel gives the number of one that
+        /// is no more to another one, perhaps before it tells.
+        std::unordered_map<std::uint64_t, LockRanges> through;
+
+        void set(std::uint64_t handle, const FileLock& lock);
+        /// Lets go of what was asked for through that open file.
+        void released(std::uint64_t handle);
     };
     struct Whole {
         FileLock::Kind kind = FileLock::Kind::none;
@@ -86,11 +96,20 @@ class FileLocks {
     Result<LockChange> set_whole(const LockAsker& asker, FileLock::Kind kind);
     /// Sees to it that an owner's description can have the lock.
     static Result<void> prepare(Owner& owner, const LockAsker& asker, const FileLock& lock);
+    /// What that owner (`whole`: that open file) has in a range is news: not to be taken back any more.
+    void is_news(bool whole, std::uint64_t who, const FileLock& range);
     [[nodiscard]] bool is_closing(std::uint64_t handle, Clock::time_point now) const;
 
     std::unordered_map<std::uint64_t, Owner> owners_;
     std::unordered_map<std::uint64_t, Whole> wholes_;               ///< by handle
     std::unordered_map<std::uint64_t, Clock::time_point> closing_;  ///< handles of the above
+    /// What may have to be taken back: as long as somebody has its LockChange.
+    struct Change {
+        bool whole = false;
+        std::uint64_t who = 0;
+        std::weak_ptr<LockRanges> left;
+    };
+    std::vector<Change> changes_;
 };
 
 }  // namespace tierfs

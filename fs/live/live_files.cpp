@@ -127,18 +127,23 @@ LiveFiles::Settled LiveFiles::settle(const LiveNodePtr& node, PosixFile& file) {
     return {content.object != nullptr, keeps};
 }
 
-bool LiveFiles::locked(LiveNode& node, const PosixAttributes& now) {
+std::optional<std::string> LiveFiles::locked(LiveNode& node, const PosixAttributes& now) {
     auto& content = node.content;
     const bool is_known = is_settled(now, now_ns());
     const MutexLock lock(content.mutex);
-    if (!content.locked_version.empty() && content.locked_version == now.version) return false;
-    content.locked_version = is_known ? now.version : std::string();
+    if (!content.locked_version.empty() && content.locked_version == now.version) return {};
+    content.locked_version.clear();  // until forgotten()
     if (!is_known || !content.object || content.object->version != now.version) {
         ++content.changes;  // who is about to decide what readers get has looked too early
         content.object.reset();
         content.cached_version.clear();
     }
-    return true;
+    return is_known ? now.version : std::string();
+}
+
+void LiveFiles::forgotten(LiveNode& node, std::string version) {
+    const MutexLock lock(node.content.mutex);
+    node.content.locked_version = std::move(version);
 }
 
 Result<std::shared_ptr<const ObjectRef>> LiveFiles::object(const LiveNodePtr& node,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -94,9 +95,12 @@ class LiveFiles {
     Result<void> write(LiveFile& file, std::span<const std::byte> bytes, std::uint64_t offset);
 
     /// Somebody gets a lock on a file, which is so now: he is to read what those wrote who had it locked
-    /// before, whoever they are. Returns whether the kernel may have older pages and attributes, which must
-    /// go before he hears of the lock.
-    bool locked(LiveNode& node, const PosixAttributes& now);
+    /// before, whoever they are. Returns the version, if the kernel may have older pages and attributes:
+    /// these must go before he hears of the lock, and forgotten() is to be told of it then. Empty: a version
+    /// that cannot be told from the next one.
+    std::optional<std::string> locked(LiveNode& node, const PosixAttributes& now);
+    /// Since `version` was the file's the kernel has forgotten all that it had of it.
+    static void forgotten(LiveNode& node, std::string version);
 
     /// The version that readers would get of a file now, for extended attributes.
     Result<std::shared_ptr<const ObjectRef>> object(const LiveNodePtr& node, const PosixAttributes& now);

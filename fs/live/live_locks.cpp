@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "config/fault_point.hpp"
 #include "config/log.hpp"
 
 namespace tierfs {
@@ -17,7 +18,8 @@ constexpr unsigned kForgetters = 2;
 
 /// The pages that the kernel has of a file, and what it knows of its size and times.
 bool forgets(fuse_session* session, NodeId node) {
-    const int code = ::fuse_lowlevel_notify_inval_inode(session, node, 0, 0);
+    const int fault = TIERFS_FAULT("live.forget");
+    const int code = fault != 0 ? -fault : ::fuse_lowlevel_notify_inval_inode(session, node, 0, 0);
     if (code == 0 || code == -ENOENT) return true;  // ENOENT: it has nothing
     log::error(system_error(-code, "telling the kernel that a file has changed").message);
     return false;
@@ -51,8 +53,17 @@ bool LiveLocks::stop(std::chrono::milliseconds patience) {
             row.waiters.clear();
         });
     }
+    if (is_forgetting(end)) return false;
     forgetters_->stop();
     return true;
+}
+
+bool LiveLocks::is_forgetting(Clock::time_point end) {
+    MutexLock lock(mutex_);
+    while (forgetting_ != 0) {
+        if (lock.wait_until(ended_, end) == std::cv_status::timeout) return forgetting_ != 0;
+    }
+    return false;
 }
 
 bool LiveLocks::is_stopping() {
@@ -167,7 +178,8 @@ void LiveLocks::try_first(Row& row, Waiter asks, bool waits) {
 
 void LiveLocks::wait(Row& row, Waiter asks) {
     if (is_stopping()) return asks.request->error(ECANCELED);
-    if (!asks.request->waits()) return;
+    // Who does not want to wait hears of no signal while he does so for a moment.
+    if (asks.until == Clock::time_point::max() && !asks.request->waits()) return;
     row.pause = kShortest;
     row.waiters.push_back(std::move(asks));
 }
@@ -205,29 +217,56 @@ bool LiveLocks::try_again(Row& row, Waiter& waiter, bool& gave_way) {
 
 void LiveLocks::grant(Row& row, const Waiter& asks, const LockChange& change) {
     // Kept without the description, which must not live longer than its owner.
-    const LockChange undoing{change.before, nullptr};
+    const LockChange undoing{change.before, nullptr, change.left};
     if (asks.wish.lock.kind == FileLock::Kind::none) {
         asks.request->ok();
         return;
     }
+    // Before anybody else has his turn: whoever was told that a signal came may ask again at once, would be
+    // given what he has already, and must not lose that when the first answer turns out to be for nobody.
+    if (!asks.request->granted()) return take_back(row, asks, undoing);
     const auto now = change.on->attributes();
-    if (now && !files_.locked(*row.node, *now)) {
-        if (!asks.request->ok()) undo(row.node, asks, undoing);
-        return;
+    const auto version = now ? files_.locked(*row.node, *now) : std::optional<std::string>(std::in_place);
+    if (version) {
+        forget_first(row, asks, undoing, *version);
+    } else if (!asks.request->ok()) {
+        take_back(row, asks, undoing);
     }
-    forgetters_->post([this, node = row.node, asks, undoing](bool is_canceled) {
-        if (is_canceled) return asks.request->error(ECANCELED);
-        if (forgets(asks.session, node->id) && asks.request->ok()) return;
-        asks.request->error(EIO);
-        undo(node, asks, undoing);
+}
+
+void LiveLocks::forget_first(Row& row, const Waiter& asks, const LockChange& undoing, std::string version) {
+    {
+        const MutexLock lock(mutex_);
+        ++forgetting_;
+    }
+    forgetters_->post([this, node = row.node, asks, undoing, version = std::move(version)](bool is_canceled) {
+        if (is_canceled || is_stopping()) {
+            asks.request->error(ECANCELED);
+        } else if (!forget_and_answer(node, asks, version)) {
+            post(node, [this, asks, undoing](Row& row) { take_back(row, asks, undoing); });
+        }
+        const MutexLock lock(mutex_);
+        --forgetting_;
+        ended_.notify_all();
     });
 }
 
-void LiveLocks::undo(const LiveNodePtr& node, const Waiter& asks, const LockChange& change) {
-    post(node, [this, asker = asks.asker, wish = asks.wish, change](Row& row) {
-        row.locks.undo(asker, wish, change);
-        look(row);
-    });
+bool LiveLocks::forget_and_answer(const LiveNodePtr& node, const Waiter& asks, const std::string& version) {
+    if (forgets(asks.session, node->id)) {
+        LiveFiles::forgotten(*node, version);
+        return asks.request->ok();
+    }
+    asks.request->error(EIO);
+    return false;
+}
+
+void LiveLocks::take_back(Row& row, const Waiter& asks, const LockChange& undoing) {
+    row.locks.undo(asks.asker, asks.wish, undoing);
+    look_later(row.node);
+}
+
+void LiveLocks::look_later(const LiveNodePtr& node) {
+    post(node, [this](Row& row) { look(row); });
 }
 
 void LiveLocks::get(RequestPtr request, const LiveNodePtr& node, LockAsker asker, const FileLock& lock) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -56,7 +57,8 @@ class LiveLocks {
     void released(const LiveNodePtr& node, std::uint64_t handle);
 
     /// Who waits is answered with ENOTCONN, and so is who comes later. Locks stay until this is destroyed.
-    /// False: a thread is held by the origin; this must not be destroyed then. Idempotent.
+    /// False: a thread is held by the origin, or by the kernel, which waits for pages that somebody reads;
+    /// this must not be destroyed then. Idempotent, and worth a second try once those have been answered.
     bool stop(std::chrono::milliseconds patience = std::chrono::hours(24));
 
   private:
@@ -102,7 +104,14 @@ class LiveLocks {
     /// False: he has to wait on.
     bool try_again(Row& row, Waiter& waiter, bool& gave_way);
     void grant(Row& row, const Waiter& asks, const LockChange& change);
-    void undo(const LiveNodePtr& node, const Waiter& asks, const LockChange& change);
+    /// Has the kernel forget what it has of the file, on another thread, and answers then.
+    void forget_first(Row& row, const Waiter& asks, const LockChange& undoing, std::string version);
+    /// False: nobody was told that he has the lock.
+    bool forget_and_answer(const LiveNodePtr& node, const Waiter& asks, const std::string& version);
+    void take_back(Row& row, const Waiter& asks, const LockChange& undoing);
+    /// Of one file, once whoever is at it is done.
+    void look_later(const LiveNodePtr& node);
+    [[nodiscard]] bool is_forgetting(Clock::time_point end);
 
     LiveFiles& files_;
     const bool serves_;
@@ -110,7 +119,8 @@ class LiveLocks {
     std::condition_variable wake_;
     std::condition_variable ended_;
     bool stopping_ TIERFS_GUARDED_BY(mutex_) = false;
-    bool has_ended_ TIERFS_GUARDED_BY(mutex_) = false;  ///< the thread
+    bool has_ended_ TIERFS_GUARDED_BY(mutex_) = false;   ///< the thread
+    unsigned forgetting_ TIERFS_GUARDED_BY(mutex_) = 0;  ///< how many wait for the kernel to forget
     std::unordered_map<const LiveNode*, Turns> turns_ TIERFS_GUARDED_BY(mutex_);
     /// When rows are to be tried again.
     std::set<std::pair<Clock::time_point, LiveNodePtr>> due_ TIERFS_GUARDED_BY(mutex_);

@@ -31,7 +31,7 @@ struct LiveContent {
     std::shared_ptr<const ObjectRef> object TIERFS_GUARDED_BY(mutex);
     /// The version whose pages the kernel may have; empty: any.
     std::string cached_version TIERFS_GUARDED_BY(mutex);
-    /// The version when somebody last got a lock on it: the kernel has nothing older. Empty: not known.
+    /// The version when somebody got a lock on it and the kernel forgot what was older. Empty: not known.
     std::string locked_version TIERFS_GUARDED_BY(mutex);
 };
 

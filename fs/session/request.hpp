@@ -48,6 +48,9 @@ class Request {
         error(EINTR);
         return false;
     }
+    /// It has what it waited for, if it did: a signal ends it no more. False: it is answered, so that nobody
+    /// will hear of what it has got.
+    [[nodiscard]] bool granted() { return raw_ != nullptr && session_.requests().end_wait(entry_); }
     /// Whether who asked still waits for an answer.
     [[nodiscard]] bool is_wanted() { return raw_ != nullptr && session_.requests().is_there(entry_); }
     /// False: nobody took it (the reader was killed, or the watchdog was first), so no RELEASE will come.

@@ -59,6 +59,13 @@ bool RequestTable::wait(Entry& entry, int (*is_interrupted)(fuse_req_t)) {
     return !entry.interrupted_ && is_interrupted(entry.raw_) == 0;
 }
 
+bool RequestTable::end_wait(Entry& entry) {
+    const MutexLock lock(shard_of(entry).mutex);
+    if (entry.raw_ == nullptr) return false;
+    if (std::exchange(entry.waits_, false)) entry.info_.since = RequestInfo::Clock::now();
+    return true;
+}
+
 fuse_req_t RequestTable::take_interrupted(std::uint64_t unique) {
     for (Shard& shard : shards_) {
         const MutexLock lock(shard.mutex);

@@ -83,6 +83,9 @@ class RequestTable {
     /// it is not counted as under way. False: who asked has had a signal meanwhile, as the mark or
     /// `is_interrupted` says; the caller is to answer EINTR.
     bool wait(Entry& entry, int (*is_interrupted)(fuse_req_t));
+    /// Between add() and take(): it waits no longer, so that no signal ends it any more; only from now on can
+    /// it be late. False: it has been taken out already.
+    [[nodiscard]] bool end_wait(Entry& entry);
     /// Takes it out if it waits so and was marked as interrupted: the caller must answer it. Null: it does
     /// not.
     fuse_req_t take_interrupted(std::uint64_t unique);

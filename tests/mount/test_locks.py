@@ -20,6 +20,16 @@ RW, RO = os.O_RDWR, os.O_RDONLY
 SOON = 10  # seconds in which a lock that is free is had, also when nobody tells that it is
 
 
+def begin_to_wait(mount, one, *words):
+    """The daemon has the request, too, and has had a moment to put it where it belongs."""
+    def heard():
+        return mount.status()["requests"]["messages"].get("SETLKW", 0)
+    before = heard()
+    one.begin(*words)
+    processes.wait_until(lambda: heard() > before)
+    assert one.is_waiting(0.1 * processes.SLOWNESS)
+
+
 @pytest.fixture
 def locker(watchdog):
     """locker(path, flags): a process that has opened a file; its first descriptor is `handle`."""
@@ -39,9 +49,9 @@ def locker(watchdog):
 
 @pytest.fixture
 def show(origin, mount):
-    def start(**options):
+    def start(env=None, **options):
         data.write(origin / "file", b"0" * 1000)
-        return mount(origin, {"rw": None, "metadata.ttl": "1h", **options})
+        return mount(origin, {"rw": None, "metadata.ttl": "1h", **options}, env=env)
     return start
 
 
@@ -121,8 +131,7 @@ def test_a_signal_ends_waiting(origin, show, locker, holder):
     two = locker(m.path / "file")
     for take, leave in ((("wait", "write"), ("set", "none")), (("flock", EX), ("flock", UN))):
         one.ask(take[0], one.handle, take[1])
-        two.begin(take[0], two.handle, take[1])
-        assert two.is_waiting()
+        begin_to_wait(m, two, take[0], two.handle, take[1])
         os.kill(two.pid, signal.SIGUSR1)
         with pytest.raises(OSError) as caught:
             two.answer()
@@ -133,6 +142,59 @@ def test_a_signal_ends_waiting(origin, show, locker, holder):
         one.ask(take[0], one.handle, take[1])
         one.ask(leave[0], one.handle, leave[1])
     assert m.status()["requests"]["under_way"] == 0
+
+
+@pytest.fixture
+def forgetting(show):
+    """forgetting(action): a mount for which the kernel is told what to forget with that fault."""
+    if os.environ.get("TIERFS_TEST_BUILD", "") == "release":
+        pytest.skip("a release build has no fault points")
+    return lambda action: show(env={"TIERFS_TEST_FAULTS": f"live.forget:{action}"})
+
+
+@pytest.mark.tsan
+@pytest.mark.parametrize("way", ["fcntl", "flock"])
+def test_a_signal_takes_nothing_that_was_given(origin, forgetting, locker, way):
+    """It comes when somebody has the lock, and does not know yet."""
+    m = forgetting(f"1+:delay={int(1000 * processes.SLOWNESS)}")
+    native, one = locker(origin / "file"), locker(m.path / "file")
+    take = {"fcntl": ("wait", "write"), "flock": ("flock", EX)}[way]
+    leave = {"fcntl": ("set", "none"), "flock": ("flock", UN)}[way]
+    attempt = {"fcntl": ("set", native.handle, "read"), "flock": ("flock", native.handle, SH | NB)}[way]
+    native.ask(take[0], native.handle, take[1])
+    begin_to_wait(m, one, take[0], one.handle, take[1])
+    native.ask("write", native.handle, "changed", 0)
+    native.ask(leave[0], native.handle, leave[1])
+    while native.tries(*attempt) == 0:
+        native.ask(leave[0], native.handle, leave[1])
+        assert one.is_waiting(0.01), "it must take its time for this"
+    os.kill(one.pid, signal.SIGUSR2)
+    one.answer()
+    end = time.monotonic() + 1.5 * processes.SLOWNESS
+    while time.monotonic() < end:
+        assert native.tries(*attempt) == errno.EAGAIN
+        time.sleep(0.1)
+    one.ask(leave[0], one.handle, leave[1])
+    assert native.tries(*attempt) == 0
+
+
+@pytest.mark.release
+def test_who_does_not_wait_hears_of_no_signal(show, locker):
+    """Not in the moment, either, in which a lock may yet go with the open file that was closed."""
+    m = show()
+    one, two = locker(m.path / "file"), locker(m.path / "file")
+    one.ask("flock", one.handle, EX)
+    child = one.ask("fork")  # has the open file
+    before = m.status()["requests"]["messages"].get("SETLK", 0)
+    one.ask("close", one.handle)
+    two.begin("flock", two.handle, EX | NB)
+    if two.is_waiting(0.02):
+        os.kill(two.pid, signal.SIGUSR2)
+    with pytest.raises(OSError) as caught:
+        two.answer()
+    assert caught.value.errno == errno.EAGAIN
+    assert m.status()["requests"]["messages"].get("SETLK", 0) == before + 1, "it was asked again"
+    one.ask("end", child)
 
 
 @pytest.mark.release
@@ -157,8 +219,7 @@ def test_first_come_first_served(show, locker):
     holder.ask("set", holder.handle, "write")
     row = [locker(m.path / "file") for _ in range(5)]
     for one in row:
-        one.begin("wait", one.handle, "write", 0, 10)
-        assert one.is_waiting(0.1)
+        begin_to_wait(m, one, "wait", one.handle, "write", 0, 10)
     holder.ask("set", holder.handle, "none")
     for place, one in enumerate(row):
         one.answer(SOON)
@@ -388,6 +449,32 @@ def test_who_gets_a_lock_sees_what_was_written(origin, show, locker, way):
                 assert one.ask("size", one.handle) == 1003 + turn
                 assert one.ask("read", one.handle, 10, 1000 + turn) == "end"
                 one.ask(leave[0], one.handle, leave[1])
+
+
+@pytest.mark.tsan
+@pytest.mark.parametrize("action", ["delay", "error"])
+def test_all_who_get_a_lock_see_what_was_written(origin, forgetting, locker, action):
+    """Who is second does not come in before the kernel has forgotten for the first one, nor when it has not."""
+    m = forgetting(f"1+:delay={int(1000 * processes.SLOWNESS)}" if action == "delay" else f"1:error={errno.EIO}")
+    time.sleep(1.5)  # a version that can be told from the next one: the kernel keeps its pages
+    native = locker(origin / "file")
+    readers = [locker(m.path / "file", RO) for _ in range(3)]
+    native.ask("flock", native.handle, EX)
+    for one in readers:
+        assert one.ask("read", one.handle, 5, 0) == "00000"
+        begin_to_wait(m, one, "flock", one.handle, SH)
+    native.ask("write", native.handle, "after", 0)
+    time.sleep(1.5)
+    native.ask("flock", native.handle, UN)
+    refused = 0
+    for one in reversed(readers):
+        try:
+            one.answer()
+            assert one.ask("read", one.handle, 5, 0) == "after"
+        except OSError as error:
+            assert error.errno == errno.EIO
+            refused += 1
+    assert refused == (1 if action == "error" else 0)
 
 
 @pytest.mark.release

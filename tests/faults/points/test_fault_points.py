@@ -39,6 +39,7 @@ UNREACHED = {
                     "locks", "lock", "getlk", "flock")},
     **{f"s3.copy.{call}": "only on writable mounts; tests/mount/test_write_s3.py has each of them"
        for call in ("open", "write", "read", "truncate")},
+    "live.forget": "only on writable mounts; tests/mount/test_locks.py",
     "nvme.probe": "only of a device that failed; tests/mount/test_devices.py has some",
     "fuse.notify": "only when an entry that the kernel knows has changed at the origin in time",
 }

@@ -168,5 +168,44 @@ TEST_F(FileLocksTest, WhatNobodyHeardOfIsTakenBack) {
     EXPECT_TRUE(locks_.empty()) << "nobody is left";
 }
 
+TEST_F(FileLocksTest, WhatWasAskedForAgainIsNotTakenBack) {
+    const auto asker = writer(1);
+    for (const auto& wish : {range(Kind::exclusive, 10, 29), whole(Kind::exclusive)}) {
+        auto unheard = locks_.set(asker, wish);
+        ASSERT_TRUE(unheard);
+        EXPECT_EQ(set(asker, wish.whole ? wish : range(Kind::exclusive, 0, 19)), 0);
+        locks_.undo(asker, wish, *unheard);
+        EXPECT_TRUE(locks_.is_ours_in_the_way(writer(2), wish));
+    }
+    EXPECT_FALSE(is_free(Kind::shared, 0, 0));
+    EXPECT_FALSE(is_free(Kind::shared, 19, 19));
+    EXPECT_TRUE(is_free(Kind::exclusive, 20, FileLock::kEnd)) << "but what was not";
+    auto wish = range(Kind::exclusive, 10, 29);
+    auto unheard = locks_.set(asker, wish);
+    ASSERT_TRUE(unheard);
+    unheard->on = nullptr;  // it would keep the lock
+    locks_.flushed(1, 201, {});
+    EXPECT_EQ(set(asker, wish), 0) << "by another owner with the same number, perhaps";
+    locks_.undo(asker, wish, *unheard);
+    EXPECT_FALSE(is_free(Kind::shared, 10, 29));
+}
+
+TEST_F(FileLocksTest, AnOpenFileThatEndsLateTakesNoLocksOfTheNextOne) {
+    auto one = writer(1), next = writer(1);
+    next.handle = 301;
+    EXPECT_EQ(set(one, range(Kind::exclusive, 0, 19)), 0);
+    EXPECT_EQ(set(one, range(Kind::exclusive, 40, 49)), 0);
+    EXPECT_EQ(set(next, range(Kind::exclusive, 10, 29)), 0);
+    locks_.released(one.handle);
+    EXPECT_TRUE(is_free(Kind::exclusive, 0, 9));
+    EXPECT_TRUE(is_free(Kind::exclusive, 40, 49));
+    EXPECT_FALSE(is_free(Kind::shared, 10, 10));
+    EXPECT_FALSE(is_free(Kind::shared, 29, 29));
+    EXPECT_TRUE(locks_.is_ours_in_the_way(writer(2), range(Kind::shared, 10, 10)));
+    locks_.released(next.handle);
+    EXPECT_TRUE(locks_.empty());
+    EXPECT_TRUE(is_free(Kind::exclusive, 0, FileLock::kEnd));
+}
+
 }  // namespace
 }  // namespace tierfs

@@ -69,6 +69,21 @@ TEST(RequestTable, WhatWaitsForAProcessIsNotLateAndEndsBySignals) {
     EXPECT_TRUE(table.take(entries[2]));
 }
 
+TEST(RequestTable, WhoHasWhatHeWaitedForIsInterruptedNoMore) {
+    RequestTable table;
+    RequestTable::Entry entry;
+    const auto begun = Clock::now() - 10s;
+    table.add(entry, fake(1), info(1, begun), {});
+    EXPECT_TRUE(table.wait(entry, [](fuse_req_t) { return 0; }));
+    EXPECT_TRUE(table.end_wait(entry));
+    EXPECT_TRUE(table.mark_interrupted(1));
+    EXPECT_EQ(table.take_interrupted(1), nullptr);
+    EXPECT_EQ(table.summary().under_way, 1U);
+    EXPECT_TRUE(table.unreported_before(begun + 5s, 10).empty()) << "it is not late";
+    EXPECT_TRUE(table.take(entry));
+    EXPECT_FALSE(table.end_wait(entry)) << "it is answered";
+}
+
 TEST(RequestTable, ReportsTheOldOnce) {
     RequestTable table;
     std::deque<RequestTable::Entry> entries(3);
