@@ -243,7 +243,7 @@ void LiveLocks::forget_first(Row& row, const Waiter& asks, const LockChange& und
         if (is_canceled || is_stopping()) {
             asks.request->error(ECANCELED);
         } else if (!forget_and_answer(node, asks, version)) {
-            post(node, [this, asks, undoing](Row& row) { take_back(row, asks, undoing); });
+            post(node, [this, asks, undoing](Row& now) { take_back(now, asks, undoing); });
         }
         const MutexLock lock(mutex_);
         --forgetting_;
