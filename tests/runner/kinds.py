@@ -30,6 +30,7 @@ class Suite:
         self.name, self.budget, self.what = name, budget, what
         self.pace = 1.0
 
+    late = set()  # builds for which there was no time: what needs one is skipped then, and has not failed
     measured = 1.0  # the pace before the suite before: a machine is taken for as slow as it was in either measurement
 
     def run(self, results, failed_builds, root):
@@ -39,10 +40,11 @@ class Suite:
         say(f"{self.name}: {self.what}, budget {self.budget} s{slow}")
         lacking = [build for build in self.needs if build in failed_builds]
         if lacking:
-            results.add(self.name, "all", "skipped" if clock.is_over() else "failed", f"not run: no {lacking[0]} build")
+            results.add(self.name, "all", "skipped" if lacking[0] in Suite.late else "failed", f"not run: no {lacking[0]} build")
             return
         if not clock.has(self.budget * self.pace * self.least):
             results.add(self.name, "all", "skipped", "no time left in this run (tests/run --within)")
+            self.not_begun(failed_builds)
             return
         started = time.monotonic()
         self.folder = Path(root) / self.name
@@ -59,6 +61,9 @@ class Suite:
             else:
                 say(f"OVER BUDGET {self.name}: {text}")
         say(f"{self.name}: {results.summary(self.name)} in {seconds:.0f} s of {self.budget} s")
+
+    def not_begun(self, failed_builds):
+        """There was no time for it."""
 
     def in_lane(self, lane):
         self.lane = lane
@@ -110,9 +115,15 @@ class Build(Suite):
             failed_builds.add(self.preset)
             if outcome.status is None and clock.is_over():
                 results.add(self.name, "builds", "skipped", "no time left in this run (tests/run --within)")
+                Suite.late.add(self.preset)
                 return
             results.add(self.name, "builds", "failed", outcome.text if outcome.status is not None
                         else outcome.text + f"\nno end after {outcome.seconds:.0f} s")
+
+    def not_begun(self, failed_builds):
+        if not (TOP / "build" / self.preset / "tierfs").exists():  # it may have been made ahead
+            failed_builds.add(self.preset)
+            Suite.late.add(self.preset)
 
     def known_targets(self, folder):
         listed = self.call(["ninja", "-C", folder, "-t", "targets", "all"]).text
