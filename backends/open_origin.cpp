@@ -1,6 +1,6 @@
 #include "backends/dir/directory_origin.hpp"
 #include "backends/nfs/nfs_origin.hpp"
-#include "backends/origin.hpp"
+#include "backends/origin/origin.hpp"
 #include "backends/s3/s3_origin.hpp"
 #include "backends/source_url.hpp"
 

@@ -5,8 +5,8 @@
 #include <charconv>
 #include <utility>
 
+#include "config/base/units.hpp"
 #include "config/settings_table.hpp"
-#include "config/units.hpp"
 
 namespace tierfs {
 namespace {

@@ -1,5 +1,5 @@
 // Which dataset a file belongs to, by rules: the settings' list `datasets`, first match wins. The store
-// (tiering/store_policy.cpp) keeps a policy for each.
+// (tiering/store/store_policy.cpp) keeps a policy for each.
 #pragma once
 
 #include <chrono>
@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "config/codec.hpp"
-#include "config/glob.hpp"
-#include "config/result.hpp"
+#include "config/base/codec.hpp"
+#include "config/base/glob.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 
@@ -92,5 +92,12 @@ class DatasetRules {
     std::vector<DatasetRule> rules_;
     bool depends_on_use_ = false, has_immutable_ = false;
 };
+
+/// A dataset's number among the mount's rules.
+using DatasetNumber = std::uint8_t;
+/// The rules', what no rule is for, and two for what `tierfs pin` names (tiering/policy/datasets.hpp).
+inline constexpr std::size_t kMostDatasets = DatasetRules::kMost + 3;
+/// Of what an earlier run left, until somebody reads it.
+inline constexpr DatasetNumber kUnknownDataset = 255;
 
 }  // namespace tierfs

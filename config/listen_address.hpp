@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

@@ -8,13 +8,12 @@
 #include <sstream>
 #include <vector>
 
+#include "config/base/units.hpp"
 #include "config/memory_sources.hpp"
-#include "config/units.hpp"
 
 namespace tierfs {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kSmallestLimit = 96 * kMiB;
 /// ReadHeat and GhostTable 1.5 MiB; the chunk of what moves 1 MiB, and 1 MiB to read from.
 constexpr std::uint64_t kNvmeTables = 4 * kMiB;

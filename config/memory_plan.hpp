@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

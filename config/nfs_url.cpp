@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "config/base/hex.hpp"
+
 namespace tierfs {
 namespace {
 
@@ -12,16 +14,9 @@ constexpr std::string_view kAllowed =
     "&connections=N]";
 constexpr std::size_t kMostHosts = 64, kLongestUrl = 8192, kLongestHost = 253;
 constexpr unsigned kMostConnections = 64;
-constexpr std::uint64_t kMostId = 0xfffffffe;
+constexpr std::uint64_t kMostNfsId = 0xfffffffe;
 /// Long enough to be none, short enough that no sum of times overflows.
 constexpr std::chrono::hours kHardDeadline{24 * 365 * 10};
-
-int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
 
 std::string percent_decoded(std::string_view text) {
     std::string out;
@@ -118,9 +113,9 @@ std::optional<std::string> read_option(std::string_view option, NfsUrl& url) {
     } else if (name == "mountport") {
         fits = take(value, 1, 65535, url.mount_port);
     } else if (name == "uid") {
-        fits = take(value, 0, kMostId, url.uid);
+        fits = take(value, 0, kMostNfsId, url.uid);
     } else if (name == "gid") {
-        fits = take(value, 0, kMostId, url.gid);
+        fits = take(value, 0, kMostNfsId, url.gid);
     } else if (name == "connections") {
         fits = take(value, 1, kMostConnections, url.connections);
     } else if (name == "mode") {

@@ -6,11 +6,11 @@
 #include <system_error>
 #include <utility>
 
+#include "config/base/units.hpp"
 #include "config/memory_plan.hpp"
 #include "config/nfs_url.hpp"
 #include "config/settings_reread.hpp"
 #include "config/settings_table.hpp"
-#include "config/units.hpp"
 
 namespace tierfs {
 namespace {

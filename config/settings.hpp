@@ -11,17 +11,15 @@
 #include <string_view>
 #include <vector>
 
+#include "config/base/result.hpp"
+#include "config/base/units.hpp"
 #include "config/dataset_rules.hpp"
-#include "config/result.hpp"
 
 namespace tierfs {
 
 enum class Profile { small, large, automatic };
 enum class AddressingStyle { automatic, path, virtual_host };
 enum class NfsMode { soft, hard };
-
-/// "Forever", for durations that may be unlimited.
-inline constexpr std::chrono::milliseconds kForever = std::chrono::milliseconds::max();
 
 /// What a mount was asked to be. A plain value: made once at start, then only read.
 struct Settings {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 #include "config/settings.hpp"
 
 namespace tierfs {

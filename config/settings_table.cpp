@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <numeric>
 
-#include "config/units.hpp"
+#include "config/base/units.hpp"
 
 namespace tierfs::settings {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20, kGiB = 1 << 30;
 constexpr std::uint64_t kMostTime = kLargestSize;  // kForever
 constexpr std::uint64_t kMostId = 0xfffffffe;      // (uid_t)-1 means "no change" to the kernel
 

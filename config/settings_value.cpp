@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "config/base/units.hpp"
 #include "config/listen_address.hpp"
 #include "config/settings_table.hpp"
-#include "config/units.hpp"
 
 namespace tierfs::settings {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
 #include "config/settings_reread.hpp"
 #include "config/settings_table.hpp"
 

@@ -1,7 +1,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
 #include "fs/commands/commands.hpp"
 
 int main(int argc, char** argv) {

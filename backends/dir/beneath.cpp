@@ -6,8 +6,9 @@
 
 #include <thread>
 
-#include "backends/posix_origin.hpp"
-#include "config/fault_point.hpp"
+#include "backends/origin/posix_origin.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/time.hpp"
 
 namespace tierfs {
 
@@ -15,10 +16,6 @@ namespace {
 
 constexpr unsigned kAttemptsAtOnce = 16;  // races with renames are over by then
 constexpr std::chrono::milliseconds kBetweenAttempts{10};
-
-std::int64_t nanoseconds(const struct timespec& time) {
-    return to_ns(time.tv_sec, time.tv_nsec);
-}
 
 }  // namespace
 
@@ -61,8 +58,8 @@ BeneathStat to_attributes(const struct stat& status) {
     }
     attributes.size =
         attributes.kind == ObjectKind::directory ? 0 : static_cast<std::uint64_t>(status.st_size);
-    attributes.mtime_ns = nanoseconds(status.st_mtim);
-    attributes.ctime_ns = nanoseconds(status.st_ctim);
+    attributes.mtime_ns = to_ns(status.st_mtim);
+    attributes.ctime_ns = to_ns(status.st_ctim);
     attributes.mode = status.st_mode & 07777U;
     attributes.uid = status.st_uid;
     attributes.gid = status.st_gid;

@@ -6,9 +6,9 @@
 #include <chrono>
 #include <string>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "backends/origin.hpp"
-#include "config/result.hpp"
+#include "backends/origin/origin.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "backends/posix_origin.hpp"
+#include "backends/origin/posix_origin.hpp"
 
 namespace tierfs {
 

@@ -17,10 +17,10 @@
 #include "backends/dir/directory_writer.hpp"
 #include "backends/dir/patient_calls.hpp"
 #include "backends/dir/posix_directory.hpp"
-#include "backends/dir/read_pool.hpp"
-#include "backends/disk/file_descriptor.hpp"
-#include "config/fault_point.hpp"
-#include "config/mutex.hpp"
+#include "backends/origin/read_pool.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "backends/origin.hpp"
+#include "backends/origin/origin.hpp"
 
 namespace tierfs {
 

@@ -10,26 +10,17 @@
 #include <memory>
 
 #include "backends/dir/beneath.hpp"
-#include "backends/disk/aligned_buffer.hpp"
-#include "backends/upload_name.hpp"
-#include "config/fault_point.hpp"
-#include "config/sync_point.hpp"
+#include "backends/origin/upload_name.hpp"
+#include "config/base/aligned_buffer.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/sync_point.hpp"
+#include "config/base/time.hpp"
+#include "config/base/units.hpp"
 
 namespace tierfs {
 namespace {
 
 constexpr std::size_t kReadSize = 4U << 20;
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-
-timespec to_timespec(std::int64_t nanoseconds) {
-    constexpr std::int64_t kSecond = 1'000'000'000;
-    timespec time{nanoseconds / kSecond, nanoseconds % kSecond};
-    if (time.tv_nsec < 0) {
-        --time.tv_sec;
-        time.tv_nsec += kSecond;
-    }
-    return time;
-}
 
 int apply(int fd, const FileAttributes& attributes) {
     // Only root may give files away; who cannot keeps them.

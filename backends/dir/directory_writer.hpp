@@ -6,8 +6,8 @@
 #include <atomic>
 #include <string>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "backends/writable_origin.hpp"
+#include "backends/origin/writable_origin.hpp"
+#include "config/base/file_descriptor.hpp"
 
 namespace tierfs {
 

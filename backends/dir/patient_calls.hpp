@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "config/mutex.hpp"
-#include "config/result.hpp"
+#include "config/base/mutex.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

@@ -14,7 +14,7 @@
 
 #include "backends/dir/beneath.hpp"
 #include "backends/dir/caller_scope.hpp"
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
 
 namespace tierfs {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "backends/dir/acl.hpp"
-#include "backends/disk/file_descriptor.hpp"
-#include "backends/posix_origin.hpp"
+#include "backends/origin/posix_origin.hpp"
+#include "config/base/file_descriptor.hpp"
 
 namespace tierfs {
 

@@ -9,8 +9,8 @@
 
 #include "backends/dir/caller_scope.hpp"
 #include "backends/dir/posix_directory.hpp"
-#include "config/fault_point.hpp"
-#include "config/mutex.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs {
 

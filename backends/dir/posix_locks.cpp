@@ -1,5 +1,5 @@
 // Locks on files of this machine.
-#include "backends/posix_locks.hpp"
+#include "backends/origin/posix_locks.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "backends/dir/posix_directory.hpp"
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
 
 namespace tierfs {
 

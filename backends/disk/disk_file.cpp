@@ -5,7 +5,8 @@
 
 #include <cerrno>
 
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/time.hpp"
 
 namespace tierfs {
 
@@ -132,8 +133,7 @@ Result<DiskFileSizes> DiskFile::sizes() const {
     struct stat status {};
     if (TIERFS_DISK_CALL(use_, stat, ::fstat(fd_.get(), &status)) != 0) return error(errno, "stat");
     return DiskFileSizes{static_cast<std::uint64_t>(status.st_size),
-                         static_cast<std::uint64_t>(status.st_blocks) * 512,
-                         std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+                         static_cast<std::uint64_t>(status.st_blocks) * 512, to_ns(status.st_mtim)};
 }
 
 }  // namespace tierfs

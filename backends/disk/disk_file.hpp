@@ -7,13 +7,13 @@
 #include <span>
 #include <string>
 
-#include "backends/disk/aligned_buffer.hpp"
-#include "backends/disk/file_descriptor.hpp"
-#include "config/result.hpp"
+#include "config/base/aligned_buffer.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 
-/// What a file is for: names its fault points (config/fault_point.hpp).
+/// What a file is for: names its fault points (config/base/fault_point.hpp).
 enum class DiskUse : std::uint8_t { extent, data, sidecar };
 
 struct DiskFileMode {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "backends/http/request.hpp"
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs::http {
 

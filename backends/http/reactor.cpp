@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "config/fault_point.hpp"
-#include "config/sync_point.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/sync_point.hpp"
 
 namespace tierfs::http {
 namespace {

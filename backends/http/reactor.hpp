@@ -9,7 +9,7 @@
 
 #include "backends/http/socket_events.hpp"
 #include "backends/http/transfer.hpp"
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs::http {
 

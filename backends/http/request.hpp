@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/origin.hpp"
+#include "backends/origin/origin.hpp"
 
 namespace tierfs::http {
 

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "backends/http/request.hpp"
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs::http {
 

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "backends/http/header_line.hpp"
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
 
 namespace tierfs::http {
 namespace {

@@ -5,19 +5,14 @@
 #include <algorithm>
 #include <charconv>
 
+#include "config/base/hex.hpp"
+
 namespace tierfs::http {
 namespace {
 
 bool is_unreserved(char c) {
     return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
            c == '.' || c == '_' || c == '~';
-}
-
-int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
 }
 
 /// A name, an IPv4 address, or an IPv6 address in brackets: without them its last part would pass for a port.

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <random>
 
-#include "config/log.hpp"
+#include "config/base/log.hpp"
 
 namespace tierfs::nfs {
 namespace {

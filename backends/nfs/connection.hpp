@@ -9,11 +9,11 @@
 #include <thread>
 #include <unordered_map>
 
-#include "backends/disk/file_descriptor.hpp"
 #include "backends/http/admission.hpp"
 #include "backends/nfs/address.hpp"
 #include "backends/nfs/reply_stream.hpp"
-#include "config/mutex.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs::nfs {
 

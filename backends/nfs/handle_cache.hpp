@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "backends/nfs/messages.hpp"
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs::nfs {
 

@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "backends/nfs/waiting.hpp"
-#include "config/log.hpp"
+#include "config/base/log.hpp"
 
 namespace tierfs::nfs {
 namespace {
 
 constexpr std::size_t kNamesPerPage = 4096, kKeptListings = 8;
 constexpr std::uint32_t kReplyBytes = 256 << 10, kNameBytes = 64 << 10;
-constexpr unsigned kMostAttempts = 3;
+constexpr unsigned kMostListings = 3;
 /// LOOKUPs at a time for the names of one directory.
 constexpr std::size_t kLookUps = 256;
 
@@ -91,7 +91,7 @@ Result<Lister::Listing> Lister::read(const std::string& path) {
         if (listing || listing.error().code != ESTALE) return listing;
         resolver_.distrust(path, found->handle);
         // The directory has changed so much that the server lost its place, or it is another one now.
-        if (attempt == kMostAttempts) return fail(EIO, listing.error().message);
+        if (attempt == kMostListings) return fail(EIO, listing.error().message);
     }
 }
 

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <iterator>
 
+#include "config/base/time.hpp"
+
 namespace tierfs::nfs {
 namespace {
 
@@ -13,7 +15,6 @@ constexpr std::size_t kMostAuth = 400;  // RFC 5531, 8.2
 constexpr std::size_t kLongestName = 4096, kLongestLink = 4096, kLongestPath = 1024;
 constexpr std::size_t kMostGroups = 16, kMostExports = 4096, kMostFlavors = 64;
 
-constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr blksize_t kBlockSize = 1 << 20;  // what st_blksize recommends
 
 timespec read_time(XdrReader& in) {
@@ -255,8 +256,8 @@ FileAttributes3 to_attributes(const struct stat& status) {
     a.gid = status.st_gid;
     a.size = a.kind == ObjectKind::directory ? 0 : static_cast<std::uint64_t>(status.st_size);
     file.file_id = status.st_ino;
-    a.mtime_ns = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
-    a.ctime_ns = status.st_ctim.tv_sec * kSecond + status.st_ctim.tv_nsec;
+    a.mtime_ns = to_ns(status.st_mtim);
+    a.ctime_ns = to_ns(status.st_ctim);
     return file;
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backends/nfs/xdr.hpp"
-#include "backends/origin.hpp"
+#include "backends/origin/origin.hpp"
 
 namespace tierfs::nfs {
 

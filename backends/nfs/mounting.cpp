@@ -36,9 +36,9 @@ class OneReply final : public ReplySink {
 };
 
 /// A TCP connection for a few calls, one after the other.
-class Caller {
+class MountCall {
   public:
-    Caller(const Address& to, std::string what, Clock::time_point deadline)
+    MountCall(const Address& to, std::string what, Clock::time_point deadline)
         : to_(to), what_(std::move(what)), deadline_(deadline) {}
 
     /// The procedure's own part of the reply.
@@ -58,7 +58,7 @@ class Caller {
     FileDescriptor socket_;
 };
 
-Result<void> Caller::wait_for(short events) {
+Result<void> MountCall::wait_for(short events) {
     for (;;) {
         const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
         if (left.count() <= 0) return fail(problem(ETIMEDOUT, "no answer"));
@@ -68,7 +68,7 @@ Result<void> Caller::wait_for(short events) {
     }
 }
 
-Result<void> Caller::connect() {
+Result<void> MountCall::connect() {
     auto made = begin_connect(to_);
     if (!made) return fail(problem(made.error().code, made.error().message));
     socket_ = std::move(*made);
@@ -78,8 +78,8 @@ Result<void> Caller::connect() {
     return {};
 }
 
-Result<std::vector<std::byte>> Caller::call(const Procedure& procedure, std::string_view credential,
-                                            std::string_view arguments) {
+Result<std::vector<std::byte>> MountCall::call(const Procedure& procedure, std::string_view credential,
+                                               std::string_view arguments) {
     if (!socket_) {
         if (auto connected = connect(); !connected) return fail(connected.error());
     }
@@ -114,7 +114,7 @@ Result<std::vector<std::byte>> Caller::call(const Procedure& procedure, std::str
 
 /// The port of a program; 0: the portmapper does not know it.
 Result<unsigned> ask_port(const Address& host, const Procedure& of, Clock::time_point deadline) {
-    Caller caller(host.with_port(kPortmapPort), "the portmapper", deadline);
+    MountCall caller(host.with_port(kPortmapPort), "the portmapper", deadline);
     XdrWriter arguments;
     arguments.u32(of.program);
     arguments.u32(of.version);
@@ -143,7 +143,7 @@ Result<unsigned> port_of(const Address& host, const Procedure& of, unsigned give
 }
 
 /// What the server exports; empty when it does not say.
-std::vector<std::string> exports_of(Caller& caller, const std::string& credential) {
+std::vector<std::string> exports_of(MountCall& caller, const std::string& credential) {
     const auto body = caller.call(kExport, credential, "");
     if (!body) return {};
     XdrReader in(*body);
@@ -174,7 +174,7 @@ struct Start {
     std::string rest;
 };
 
-Result<Start> ask_mount(Caller& caller, const MountRequest& request) {
+Result<Start> ask_mount(MountCall& caller, const MountRequest& request) {
     std::uint32_t first_status = 0;
     for (std::string path = request.path;;) {
         XdrWriter arguments;
@@ -197,7 +197,7 @@ Result<Start> ask_mount(Caller& caller, const MountRequest& request) {
     return fail(refusal(request, first_status, exports_of(caller, request.credential)));
 }
 
-Result<Handle> look_up_rest(Caller& caller, const MountRequest& request, Start start) {
+Result<Handle> look_up_rest(MountCall& caller, const MountRequest& request, Start start) {
     std::size_t at = 0;
     while (at < start.rest.size()) {
         if (start.rest[at] == '/') {
@@ -236,10 +236,10 @@ Result<Mounted> mount_at(const std::vector<Address>& hosts, const MountRequest& 
     if (!nfs_port) return fail(nfs_port.error());
     Mounted mounted;
     for (const auto& each : hosts) mounted.addresses.push_back(each.with_port(*nfs_port));
-    Caller mounter(host.with_port(*mount_port), "the mount service", deadline);
+    MountCall mounter(host.with_port(*mount_port), "the mount service", deadline);
     auto start = ask_mount(mounter, request);
     if (!start) return fail(start.error());
-    Caller caller(mounted.addresses[0], "the NFS server", deadline);
+    MountCall caller(mounted.addresses[0], "the NFS server", deadline);
     auto root = look_up_rest(caller, request, std::move(*start));
     if (!root) return fail(root.error());
     mounted.root = std::move(*root);

@@ -7,7 +7,7 @@
 
 #include "backends/nfs/address.hpp"
 #include "backends/nfs/messages.hpp"
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs::nfs {
 

@@ -10,7 +10,7 @@
 
 #include <memory>
 
-#include "backends/origin.hpp"
+#include "backends/origin/origin.hpp"
 
 namespace tierfs {
 

@@ -4,14 +4,14 @@
 
 #include "backends/nfs/change_messages.hpp"
 #include "backends/nfs/waiting.hpp"
-#include "backends/upload_name.hpp"
+#include "backends/origin/upload_name.hpp"
+#include "config/base/time.hpp"
+#include "config/base/units.hpp"
 
 namespace tierfs::nfs {
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr unsigned kMostAttempts = 4;  ///< of a part whose server was started anew
-constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr unsigned kMostPartAttempts = 4;  ///< of a part whose server was started anew
 
 std::string beside(const Upload& upload) {
     const auto directory = split_path(upload.path).directory;
@@ -198,7 +198,7 @@ Result<UploadPart> NfsWriter::part(const Upload& upload, unsigned number, std::u
     const auto what = "'" + upload.path + "'";
     bool is_lost = true;
     for (unsigned attempt = 0; is_lost; ++attempt) {
-        if (attempt == kMostAttempts)
+        if (attempt == kMostPartAttempts)
             return fail(EIO, "WRITE of " + what + ": the server is started anew too often");
         if (auto written = write_once(file->handle, offset, bytes, what, is_lost); !written)
             return fail(written.error());
@@ -233,8 +233,7 @@ Result<void> NfsWriter::set_attributes(const Handle& handle, const PutOptions& o
     if (options.attributes) {
         const auto& given = *options.attributes;
         wanted = {.mode = given.mode & 07777U, .uid = given.uid, .gid = given.gid};
-        const auto second = given.mtime_ns / kSecond - (given.mtime_ns % kSecond < 0 ? 1 : 0);
-        wanted.modification = timespec{second, static_cast<long>(given.mtime_ns - second * kSecond)};
+        wanted.modification = to_timespec(given.mtime_ns);
     }
     for (const bool with_owner : {true, false}) {
         if (!with_owner) wanted.uid = wanted.gid = std::nullopt;
@@ -315,7 +314,7 @@ Result<std::vector<PendingUpload>> NfsWriter::pending(const std::string& path) {
         if (!page) return fail(page.error());
         for (const auto& entry : page->entries) {
             if (is_upload_name(entry.name, *prefix))
-                found.push_back({{path, entry.name}, entry.attributes.ctime_ns / kSecond});
+                found.push_back({{path, entry.name}, entry.attributes.ctime_ns / kNsPerSecond});
         }
         token = page->next;
     } while (!token.empty());

@@ -3,7 +3,7 @@
 
 #include "backends/nfs/lister.hpp"
 #include "backends/nfs/reader.hpp"
-#include "backends/writable_origin.hpp"
+#include "backends/origin/writable_origin.hpp"
 
 namespace tierfs::nfs {
 

@@ -12,7 +12,7 @@
 #include "backends/nfs/root.hpp"
 #include "backends/nfs/unstable_writes.hpp"
 #include "backends/nfs/waiting.hpp"
-#include "backends/posix_origin.hpp"
+#include "backends/origin/posix_origin.hpp"
 
 namespace tierfs::nfs {
 

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "backends/nfs/posix_export.hpp"
-#include "config/log.hpp"
+#include "config/base/log.hpp"
 
 namespace tierfs::nfs {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "config/log.hpp"
+#include "config/base/log.hpp"
 
 namespace tierfs::nfs {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "backends/nfs/messages.hpp"
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs::nfs {
 

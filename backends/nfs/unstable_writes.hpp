@@ -8,7 +8,7 @@
 
 #include "backends/nfs/change_messages.hpp"
 #include "backends/nfs/client.hpp"
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs::nfs {
 

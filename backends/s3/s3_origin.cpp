@@ -2,12 +2,12 @@
 
 #include <thread>
 
-#include "backends/dir/read_pool.hpp"
-#include "backends/s3/client.hpp"
-#include "backends/s3/head.hpp"
-#include "backends/s3/keys.hpp"
-#include "backends/s3/live/posix_bucket.hpp"
-#include "backends/s3/writer.hpp"
+#include "backends/origin/read_pool.hpp"
+#include "backends/s3/client/client.hpp"
+#include "backends/s3/client/head.hpp"
+#include "backends/s3/client/keys.hpp"
+#include "backends/s3/client/writer.hpp"
+#include "backends/s3/readwrite/posix_bucket.hpp"
 
 namespace tierfs {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "backends/origin.hpp"
+#include "backends/origin/origin.hpp"
 
 namespace tierfs {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "tiering/extent/format.hpp"
+#include "backends/extent/format.hpp"
 #include "tiering/ram/arena.hpp"
 
 namespace tierfs::micro {

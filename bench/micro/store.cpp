@@ -1,5 +1,5 @@
 // Reads that the RAM tier answers, by one thread and by several.
-#include "tiering/store.hpp"
+#include "tiering/store/store.hpp"
 
 #include <benchmark/benchmark.h>
 

@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "config/log_lines.hpp"
+#include "config/base/log_lines.hpp"
 #include "config/settings.hpp"
+#include "fs/cli/environment.hpp"
 #include "fs/commands/commands.hpp"
-#include "fs/commands/environment.hpp"
 #include "fs/daemon/standby.hpp"
 
 namespace tierfs {

@@ -7,21 +7,21 @@
 #include "fs/commands/find_mount.hpp"
 #include "fs/commands/parse.hpp"
 #include "fs/commands/sampler.hpp"
-#include "fs/insight/rules.hpp"
+#include "fs/observe/rules.hpp"
 
 namespace tierfs {
 
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kDoctorPatience = std::chrono::seconds(10);
 
 /// Two looks at the mount. Errors: it does not answer.
 Result<Facts> measure(const std::string& mountpoint, double seconds) {
-    const auto first = take_snapshot(mountpoint, kPatience);
+    const auto first = take_snapshot(mountpoint, kDoctorPatience);
     if (!first) return fail(first.error());
     const auto read_before = cache_device_reads(first->snapshot);
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-    const auto second = take_snapshot(mountpoint, kPatience);
+    const auto second = take_snapshot(mountpoint, kDoctorPatience);
     if (!second) return fail(second.error());
     const auto read_after = cache_device_reads(second->snapshot);
     const double passed = std::chrono::duration<double>(second->at - first->at).count();

@@ -6,8 +6,8 @@
 #include <system_error>
 
 #include "config/settings.hpp"
+#include "fs/cli/environment.hpp"
 #include "fs/commands/commands.hpp"
-#include "fs/commands/environment.hpp"
 #include "fs/commands/parse.hpp"
 #include "fs/daemon/launch.hpp"
 

@@ -11,18 +11,18 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "backends/origin/writable_origin.hpp"
 #include "backends/source_url.hpp"
-#include "backends/writable_origin.hpp"
-#include "config/mutex.hpp"
-#include "config/units.hpp"
+#include "config/base/json_text.hpp"
+#include "config/base/mutex.hpp"
+#include "config/base/units.hpp"
+#include "fs/cli/environment.hpp"
+#include "fs/cli/progress.hpp"
+#include "fs/cli/signals.hpp"
 #include "fs/commands/commands.hpp"
-#include "fs/commands/environment.hpp"
 #include "fs/commands/parse.hpp"
-#include "fs/commands/progress.hpp"
-#include "fs/stage/signals.hpp"
-#include "tiering/pack/publish.hpp"
-#include "tiering/pack/verify_pack.hpp"
-#include "tiering/stage/json_text.hpp"
+#include "fs/pack/publish.hpp"
+#include "fs/pack/verify_pack.hpp"
 
 namespace tierfs {
 
@@ -118,7 +118,7 @@ class Teller {
 
 nlohmann::ordered_json manifest_json(const pack::Manifest& manifest) {
     nlohmann::ordered_json json;
-    stage::put_text(json, "source", manifest.source);
+    put_text(json, "source", manifest.source);
     json["index"] = to_string(manifest.index);
     json["index_bytes"] = manifest.index_bytes;
     json["files"] = manifest.files;
@@ -185,8 +185,7 @@ Result<std::string> text_of(const std::string& file) {
     return text;
 }
 
-Result<void> run(const Request& request, const Settings& settings, Origin& source,
-                 const stage::StopFlag& stop) {
+Result<void> run(const Request& request, const Settings& settings, Origin& source, const StopFlag& stop) {
     if (auto checked = source.check(); !checked) return checked;
     // What is looked for is not made.
     auto dest = open_dest(request.dest, request.options, !request.dry_run);
@@ -263,8 +262,8 @@ int pack_command(const std::vector<std::string>& arguments) {
     }
     const auto settings = settings_of(request.source, request.options);
     if (!settings) return settings_refused(settings.error());
-    stage::StopFlag stop;
-    const stage::Signals signals(stop);
+    StopFlag stop;
+    const Signals signals(stop);
     auto source = open_origin(*settings);
     if (!source) return command_failed(source.error().message);
     const auto done = run(request, *settings, **source, stop);
@@ -299,20 +298,19 @@ int verify_pack_command(const std::string& path, const std::vector<std::string>&
     if (!report) return command_failed(report.error().message);
     for (const auto& bad : report->first_bad)
         if (!json)
-            std::fprintf(stderr, "tierfs: %s: %s\n", stage::printable(bad.file).c_str(),
-                         stage::printable(bad.what).c_str());
+            std::fprintf(stderr, "tierfs: %s: %s\n", printable(bad.file).c_str(),
+                         printable(bad.what).c_str());
     if (json) {
         auto text = manifest_json(report->manifest);
         text["pack"] = path;
         text["bad_files"] = report->bad;
         text["bad"] = nlohmann::ordered_json::array();
         for (const auto& bad : report->first_bad)
-            text["bad"].push_back(
-                {{"file", stage::printable(bad.file)}, {"what", stage::printable(bad.what)}});
+            text["bad"].push_back({{"file", printable(bad.file)}, {"what", printable(bad.what)}});
         std::printf("%s\n", text.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
     } else {
-        std::printf("%s: %llu extents, %llu packed files, %s verified, %llu bad\n",
-                    stage::printable(path).c_str(), static_cast<unsigned long long>(report->extents),
+        std::printf("%s: %llu extents, %llu packed files, %s verified, %llu bad\n", printable(path).c_str(),
+                    static_cast<unsigned long long>(report->extents),
                     static_cast<unsigned long long>(report->files), format_size(report->bytes).c_str(),
                     static_cast<unsigned long long>(report->bad));
     }

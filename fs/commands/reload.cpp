@@ -11,7 +11,7 @@ namespace tierfs {
 namespace {
 
 // The supervisor answers in any case; longer than all of its deadlines together.
-constexpr auto kPatience = std::chrono::hours(2);
+constexpr auto kReloadPatience = std::chrono::hours(2);
 
 void print(const std::string& mountpoint, const nlohmann::json& result) {
     std::printf("%s: tierfs %s serves it, pid %ld; readers waited for %.2f s\n", mountpoint.c_str(),
@@ -34,7 +34,7 @@ int reload_command(const std::vector<std::string>& arguments) {
     if (!mount) return command_failed(mount.error().message);
     const auto address = control_of(*mount);
     if (!address) return command_failed(address.error().message);
-    const auto done = ask_control(*address, "reload", kPatience);
+    const auto done = ask_control(*address, "reload", kReloadPatience);
     if (!done) return command_failed(mountpoint + ": " + done.error().message);
     if (json) {
         std::printf("%s\n", done->dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());

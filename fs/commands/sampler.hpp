@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "config/result.hpp"
-#include "fs/insight/snapshot.hpp"
+#include "config/base/result.hpp"
+#include "fs/observe/snapshot.hpp"
 
 namespace tierfs {
 

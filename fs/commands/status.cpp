@@ -1,4 +1,4 @@
-#include "fs/status/status.hpp"
+#include "fs/observe/status.hpp"
 
 #include <cstdio>
 #include <nlohmann/json.hpp>

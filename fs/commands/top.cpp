@@ -6,18 +6,18 @@
 #include <memory>
 #include <thread>
 
+#include "fs/cli/terminal.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/find_mount.hpp"
 #include "fs/commands/parse.hpp"
 #include "fs/commands/sampler.hpp"
-#include "fs/commands/terminal.hpp"
-#include "fs/insight/top_screen.hpp"
+#include "fs/observe/top_screen.hpp"
 
 namespace tierfs {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kPatience = std::chrono::seconds(2);  // keys wait meanwhile
+constexpr auto kKeyPatience = std::chrono::seconds(2);  // keys wait meanwhile
 
 struct TopOptions {
     std::string mountpoint;
@@ -46,7 +46,7 @@ class Pictures {
 
     /// Begins an interval. Why it cannot, or nothing.
     Result<void> begin() {
-        auto taken = take_snapshot(mountpoint_, kPatience);
+        auto taken = take_snapshot(mountpoint_, kKeyPatience);
         if (!taken) return fail(taken.error());
         last_ = std::move(*taken);
         return {};
@@ -56,7 +56,7 @@ class Pictures {
     TopView next() {
         TopView view;
         view.clock = time_of_day();
-        auto taken = take_snapshot(mountpoint_, kPatience);
+        auto taken = take_snapshot(mountpoint_, kKeyPatience);
         if (!taken) {
             view.interval.mountpoint = mountpoint_;
             view.notice = taken.error().message;

@@ -11,7 +11,7 @@
 #include "fs/commands/find_mount.hpp"
 #include "fs/commands/parse.hpp"
 #include "fs/control/control.hpp"
-#include "fs/insight/trace_lines.hpp"
+#include "fs/observe/trace_lines.hpp"
 
 namespace tierfs {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
-constexpr auto kPatience = std::chrono::seconds(30);  // a daemon may be replaced meanwhile
+constexpr auto kTracePatience = std::chrono::seconds(30);  // a daemon may be replaced meanwhile
 constexpr auto kTick = std::chrono::milliseconds(100);
 
 struct TraceOptions {
@@ -55,7 +55,7 @@ class Tracer {
     explicit Tracer(ControlAddress address) : address_(std::move(address)) {}
 
     Result<void> start() {
-        const auto started = ask_control(address_, "trace-start", kPatience);
+        const auto started = ask_control(address_, "trace-start", kTracePatience);
         if (!started) return fail(started.error());
         number_ = started->is_object() ? started->value("trace", std::uint64_t{0}) : 0;
         return {};
@@ -75,7 +75,7 @@ class Tracer {
 
   private:
     [[nodiscard]] Result<Json> ask(const char* command) const {
-        return send_control(address_, Json{{"command", command}, {"trace", number_}}, kPatience);
+        return send_control(address_, Json{{"command", command}, {"trace", number_}}, kTracePatience);
     }
     const ControlAddress address_;
     std::uint64_t number_ = 0;

@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "config/log_lines.hpp"
-#include "config/units.hpp"
+#include "config/base/log_lines.hpp"
+#include "config/base/units.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/find_mount.hpp"
 #include "fs/commands/parse.hpp"

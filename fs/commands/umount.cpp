@@ -11,7 +11,7 @@
 #include <fstream>
 #include <optional>
 
-#include "backends/disk/file_descriptor.hpp"
+#include "config/base/file_descriptor.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/find_mount.hpp"
 #include "fs/commands/parse.hpp"

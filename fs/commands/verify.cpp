@@ -1,12 +1,12 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "config/log_lines.hpp"
-#include "config/units.hpp"
+#include "config/base/log_lines.hpp"
+#include "config/base/units.hpp"
+#include "fs/cli/progress.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/pack.hpp"
 #include "fs/commands/parse.hpp"
-#include "fs/commands/progress.hpp"
 #include "tiering/nvme/verify_cache.hpp"
 
 namespace tierfs {

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
 #include "fs/control/control.hpp"
 
 namespace tierfs {

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "config/result.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

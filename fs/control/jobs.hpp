@@ -7,11 +7,11 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "config/result.hpp"
-#include "tiering/pin_keeper.hpp"
+#include "config/base/result.hpp"
 #include "tiering/policy/pins.hpp"
-#include "tiering/store.hpp"
-#include "tiering/tree_job.hpp"
+#include "tiering/store/pin_keeper.hpp"
+#include "tiering/store/store.hpp"
+#include "tiering/store/tree_job.hpp"
 
 namespace tierfs {
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <sstream>
 
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
 
 namespace tierfs {
 

@@ -5,7 +5,7 @@
 #include <system_error>
 #include <utility>
 
-#include "config/log.hpp"
+#include "config/base/log.hpp"
 
 namespace tierfs {
 

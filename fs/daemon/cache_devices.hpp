@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 #include "fs/daemon/cache_directory.hpp"
 #include "tiering/nvme/nvme_tier.hpp"
 

@@ -12,8 +12,8 @@
 #include <fstream>
 #include <thread>
 
-#include "config/fault_point.hpp"
-#include "tiering/object.hpp"
+#include "backends/origin/object.hpp"
+#include "config/base/fault_point.hpp"
 
 namespace tierfs {
 

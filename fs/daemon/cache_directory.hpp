@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "config/result.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "config/base/result.hpp"
 #include "config/settings.hpp"
 #include "fs/daemon/folder_locks.hpp"
 

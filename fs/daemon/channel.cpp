@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
 
 namespace tierfs {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "config/result.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

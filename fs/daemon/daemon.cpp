@@ -11,12 +11,12 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "backends/origin/object.hpp"
 #include "backends/source_url.hpp"
-#include "config/log.hpp"
+#include "config/base/log.hpp"
 #include "config/nfs_url.hpp"
-#include "fs/metrics/metrics.hpp"
-#include "fs/trace/trace_wire.hpp"
-#include "tiering/object.hpp"
+#include "fs/observe/metrics.hpp"
+#include "fs/observe/trace/trace_wire.hpp"
 
 namespace tierfs {
 

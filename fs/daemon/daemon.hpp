@@ -8,7 +8,8 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 
-#include "backends/origin.hpp"
+#include "backends/origin/origin.hpp"
+#include "backends/pack/packed_origin.hpp"
 #include "config/memory_plan.hpp"
 #include "config/settings.hpp"
 #include "fs/control/control.hpp"
@@ -16,21 +17,20 @@
 #include "fs/daemon/cache_devices.hpp"
 #include "fs/daemon/cache_directory.hpp"
 #include "fs/daemon/channel.hpp"
-#include "fs/live/live_operations.hpp"
-#include "fs/metrics/http_responder.hpp"
-#include "fs/names/namespace.hpp"
-#include "fs/operations/operations.hpp"
+#include "fs/metadata/namespace.hpp"
+#include "fs/observe/http_responder.hpp"
+#include "fs/observe/status.hpp"
+#include "fs/readonly/operations.hpp"
+#include "fs/readwrite/live_operations.hpp"
 #include "fs/session/connection_record.hpp"
 #include "fs/session/invalidator.hpp"
 #include "fs/session/session.hpp"
 #include "fs/session/watchdog.hpp"
-#include "fs/status/status.hpp"
 #include "tiering/index/index.hpp"
 #include "tiering/nvme/nvme_tier.hpp"
-#include "tiering/pack/packed_origin.hpp"
-#include "tiering/pin_keeper.hpp"
 #include "tiering/policy/pins.hpp"
-#include "tiering/store.hpp"
+#include "tiering/store/pin_keeper.hpp"
+#include "tiering/store/store.hpp"
 
 namespace tierfs {
 

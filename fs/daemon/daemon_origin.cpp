@@ -3,9 +3,9 @@
 #include <array>
 #include <cstdio>
 
-#include "config/log.hpp"
+#include "backends/origin/object.hpp"
+#include "config/base/log.hpp"
 #include "fs/daemon/daemon.hpp"
-#include "tiering/object.hpp"
 
 namespace tierfs {
 

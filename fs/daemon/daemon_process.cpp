@@ -11,8 +11,8 @@
 #include <exception>
 #include <optional>
 
-#include "config/fault_point.hpp"
-#include "config/log.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/log.hpp"
 #include "fs/daemon/daemon.hpp"
 #include "fs/daemon/unmount.hpp"
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
 
 namespace tierfs {
 

@@ -8,9 +8,9 @@
 #include <memory>
 #include <string>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "config/mutex.hpp"
-#include "config/result.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "config/base/mutex.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

@@ -17,8 +17,8 @@
 #include <thread>
 #include <vector>
 
-#include "config/fault_point.hpp"
-#include "config/log.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/log.hpp"
 #include "fs/daemon/cache_directory.hpp"
 #include "fs/daemon/mount_checks.hpp"
 #include "fs/daemon/supervisor.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backends/source_url.hpp"
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
 #include "fs/control/mountinfo.hpp"
 
 namespace tierfs {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 #include "config/settings.hpp"
 
 namespace tierfs {

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "config/fault_point.hpp"
-#include "config/log.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/log.hpp"
 #include "config/settings_reread.hpp"
 
 namespace tierfs {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "config/result.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "config/base/result.hpp"
 #include "config/settings.hpp"
 #include "fs/daemon/channel.hpp"
 #include "fs/daemon/takeover_request.hpp"

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "backends/disk/file_descriptor.hpp"
+#include "config/base/file_descriptor.hpp"
 
 namespace tierfs {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "config/log.hpp"
+#include "config/base/log.hpp"
 #include "fs/daemon/daemon.hpp"
 #include "fs/daemon/launch.hpp"
 #include "fs/daemon/takeover_request.hpp"

@@ -16,8 +16,8 @@
 #include <optional>
 #include <utility>
 
-#include "config/fault_point.hpp"
-#include "config/log.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/log.hpp"
 #include "fs/daemon/daemon.hpp"
 #include "fs/daemon/service_notice.hpp"
 #include "fs/daemon/supervisor_process.hpp"

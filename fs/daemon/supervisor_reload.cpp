@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "config/log.hpp"
-#include "config/sync_point.hpp"
+#include "config/base/log.hpp"
+#include "config/base/sync_point.hpp"
 #include "fs/daemon/supervisor_process.hpp"
 
 namespace tierfs {

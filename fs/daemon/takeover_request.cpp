@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
 #include "config/settings_reread.hpp"
 #include "fs/control/control.hpp"
 #include "fs/daemon/launch.hpp"

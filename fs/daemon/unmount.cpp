@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
 #include "fs/control/mountinfo.hpp"
 
 namespace tierfs {

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <string>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "config/result.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "config/base/result.hpp"
 #include "config/settings.hpp"
 
 namespace tierfs {

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/file_descriptor.hpp"
 
 namespace tierfs {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

@@ -12,7 +12,8 @@
 #include <new>
 #include <utility>
 
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/time.hpp"
 #include "fs/session/init_patch.hpp"
 
 namespace tierfs {
@@ -28,7 +29,7 @@ constexpr std::uint64_t kIndexMask = (1ULL << kIndexBits) - 1;
 std::int64_t boot_time_ns() {
     timespec now{};
     ::clock_gettime(CLOCK_BOOTTIME, &now);
-    return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+    return to_ns(now);
 }
 
 }  // namespace

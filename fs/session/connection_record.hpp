@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "config/result.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

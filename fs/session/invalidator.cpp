@@ -3,8 +3,8 @@
 #define FUSE_USE_VERSION 314
 #include <fuse3/fuse_lowlevel.h>
 
-#include "config/fault_point.hpp"
-#include "config/log.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/log.hpp"
 
 namespace tierfs {
 

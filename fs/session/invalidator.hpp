@@ -6,8 +6,8 @@
 #include <string>
 #include <thread>
 
-#include "config/mutex.hpp"
-#include "fs/names/namespace.hpp"
+#include "config/base/mutex.hpp"
+#include "fs/metadata/namespace.hpp"
 
 struct fuse_session;
 

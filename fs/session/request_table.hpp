@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "config/mutex.hpp"
-#include "tiering/latency_histogram.hpp"
-#include "tiering/object.hpp"
+#include "backends/origin/object.hpp"
+#include "config/base/latency_histogram.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs {
 

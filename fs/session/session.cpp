@@ -13,8 +13,8 @@
 #include <chrono>
 #include <utility>
 
-#include "config/fault_point.hpp"
-#include "config/log.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/log.hpp"
 #include "fs/session/dying_thread.hpp"
 
 namespace tierfs {

@@ -1,5 +1,5 @@
 // fs/session/: the connection with the kernel. Session reads requests from /dev/fuse, Request answers one of
-// them, Invalidator tells the kernel what to forget. fs/operations and fs/daemon use it.
+// them, Invalidator tells the kernel what to forget. fs/readonly and fs/daemon use it.
 #pragma once
 
 #include <sys/uio.h>
@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "config/mutex.hpp"
-#include "config/result.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "config/base/mutex.hpp"
+#include "config/base/result.hpp"
 #include "fs/session/connection_record.hpp"
 #include "fs/session/init_patch.hpp"
 #include "fs/session/request_table.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "config/log.hpp"
+#include "config/base/log.hpp"
 #include "fs/session/dying_thread.hpp"
 #include "fs/session/thread_stacks.hpp"
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 #include "fs/session/session.hpp"
 
 namespace tierfs {

@@ -2,20 +2,20 @@
 #include <cstdio>
 #include <memory>
 
+#include "fs/gds/check.hpp"
 #include "fs/stage/command.hpp"
 #include "fs/stage/place.hpp"
-#include "tiering/stage/gds/check.hpp"
 
 namespace tierfs::stage {
 
 namespace {
 
-struct Options {
+struct CheckOptions {
     std::string path;
     bool json = false, full = false;
 };
 
-int run(const Options& options) {
+int check(const CheckOptions& options) {
     const auto place = look_at_place(options.path);
     if (!place) {
         // 1 says that the direct path is shut, which nobody knows here.
@@ -36,7 +36,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_check(CLI::App& app, int& status) {
-    const auto options = std::make_shared<Options>();
+    const auto options = std::make_shared<CheckOptions>();
     auto* command = app.add_subcommand(
         "check", "Tells whether cuFile would read directly from PATH to a GPU, and if not, why");
     command->add_option("PATH", options->path, "a folder or a file")->required();
@@ -44,7 +44,7 @@ void add_check(CLI::App& app, int& status) {
     command->add_flag("--full", options->full,
                       "also write 4 MiB to a file without a name there, and see that direct I/O is direct");
     command->footer("Exit status: 0 the direct path is open, 1 it is not, 2 wrong usage or no such path.");
-    command->callback([options, &status] { status = run(*options); });
+    command->callback([options, &status] { status = check(*options); });
 }
 
 }  // namespace tierfs::stage

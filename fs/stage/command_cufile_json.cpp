@@ -7,18 +7,18 @@
 #include <cstdio>
 #include <memory>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "config/result.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "config/base/result.hpp"
+#include "fs/gds/cufile_json.hpp"
+#include "fs/gds/pci.hpp"
+#include "fs/gds/software.hpp"
 #include "fs/stage/command.hpp"
-#include "tiering/stage/gds/cufile_json.hpp"
-#include "tiering/stage/gds/pci.hpp"
-#include "tiering/stage/gds/software.hpp"
 
 namespace tierfs::stage {
 
 namespace {
 
-struct Options {
+struct CufileJsonOptions {
     std::string output, p2pdma = "auto";
     bool force = false, strict = false;
     unsigned stats = 0;
@@ -34,7 +34,7 @@ std::uint64_t smallest_memory_kb(const gds::HostFiles& files) {
 }
 
 /// Whole under its name or not there at all: a program may be starting that reads it.
-Result<void> write_whole(const Options& options, const std::string& text) {
+Result<void> write_whole(const CufileJsonOptions& options, const std::string& text) {
     const std::string part = options.output + ".tierfs-part." + std::to_string(::getpid());
     const FileDescriptor file(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (!file) return tierfs::fail(system_error(errno, options.output));
@@ -53,7 +53,7 @@ Result<void> write_whole(const Options& options, const std::string& text) {
     return {};
 }
 
-int run(const Options& options) {
+int write_cufile_json(const CufileJsonOptions& options) {
     const gds::HostFiles files;
     gds::CuFileChoice choice;
     choice.p2pdma =
@@ -79,7 +79,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_cufile_json(CLI::App& app, int& status) {
-    const auto options = std::make_shared<Options>();
+    const auto options = std::make_shared<CufileJsonOptions>();
     auto* command = app.add_subcommand(
         "cufile-json", "Writes a configuration of cuFile (cufile.json) that is right for this machine");
     command->add_option("--output", options->output, "write it to this file (default: standard output)");
@@ -95,7 +95,7 @@ void add_cufile_json(CLI::App& app, int& status) {
         ->capture_default_str();
     command->footer(
         "Exit status: 0 written, 1 not, 2 wrong usage. CUFILE_ENV_PATH_JSON=FILE tells programs of it.");
-    command->callback([options, &status] { status = run(*options); });
+    command->callback([options, &status] { status = write_cufile_json(*options); });
 }
 
 }  // namespace tierfs::stage

@@ -4,17 +4,17 @@
 #include <filesystem>
 #include <memory>
 
-#include "fs/commands/environment.hpp"
+#include "fs/cli/environment.hpp"
 #include "fs/stage/command.hpp"
+#include "fs/stage/copy/stage_in.hpp"
 #include "fs/stage/run.hpp"
-#include "tiering/stage/stage_in.hpp"
 
 namespace tierfs::stage {
 
 namespace {
 
 /// The command line of `in` and `plan`.
-struct Request {
+struct InRequest {
     std::string source, shard, keep_free = "5%";
     std::vector<std::string> settings;
     StageOptions options;
@@ -22,7 +22,7 @@ struct Request {
     bool no_ring = false;
 };
 
-void add_options(CLI::App& command, Request& request) {
+void add_options(CLI::App& command, InRequest& request) {
     StageOptions& options = request.options;
     command
         .add_option("SOURCE", request.source,
@@ -50,7 +50,7 @@ void add_options(CLI::App& command, Request& request) {
 }
 
 /// Wrong usage throws CLI::Error.
-int run(Request& request, bool only_plan) {
+int stage_in_as(InRequest& request, bool only_plan) {
     StageOptions& options = request.options;
     options.only_plan = only_plan;
     options.plan.keep_free = must(parse_keep_free(request.keep_free), "--keep-free");
@@ -73,16 +73,16 @@ int run(Request& request, bool only_plan) {
 void add_plan(CLI::App& app, int& status) {
     CLI::App* const command =
         app.add_subcommand("plan", "Show what `in` would copy, keep and remove, and where");
-    const auto request = std::make_shared<Request>();
+    const auto request = std::make_shared<InRequest>();
     add_options(*command, *request);
-    command->callback([request, &status] { status = run(*request, true); });
+    command->callback([request, &status] { status = stage_in_as(*request, true); });
 }
 
 void add_in(CLI::App& app, int& status) {
     CLI::App* const command = app.add_subcommand(
         "in",
         "Copy a dataset into DEST; the same command goes on after an interruption, or copies what changed");
-    const auto request = std::make_shared<Request>();
+    const auto request = std::make_shared<InRequest>();
     add_options(*command, *request);
     const auto dry_run = std::make_shared<bool>(false);
     command->add_flag("--dry-run", *dry_run, "Only show what would be done, as plan does");
@@ -97,7 +97,7 @@ void add_in(CLI::App& app, int& status) {
     command->add_flag("--check-md5", request->options.check_md5,
                       "Compare objects with their ETags, where these are MD5s (not with SSE-KMS)");
     command->add_flag("--no-io-uring", request->no_ring, "Write with pwrite(2)");
-    command->callback([request, dry_run, &status] { status = run(*request, *dry_run); });
+    command->callback([request, dry_run, &status] { status = stage_in_as(*request, *dry_run); });
 }
 
 }  // namespace tierfs::stage

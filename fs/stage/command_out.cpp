@@ -5,19 +5,19 @@
 #include <filesystem>
 #include <memory>
 
+#include "config/base/units.hpp"
 #include "config/settings.hpp"
-#include "config/units.hpp"
-#include "fs/commands/environment.hpp"
+#include "fs/cli/environment.hpp"
+#include "fs/cli/signals.hpp"
 #include "fs/stage/command.hpp"
 #include "fs/stage/out_report.hpp"
-#include "fs/stage/signals.hpp"
 
 extern char** environ;  // NOLINT: environ(7)
 
 namespace tierfs::stage {
 namespace {
 
-struct Options {
+struct OutRequest {
     OutOptions out;
     std::string destination;
     std::vector<std::string> settings;
@@ -26,7 +26,7 @@ struct Options {
 };
 
 /// A directory is made when only its last component is absent: a mistyped path must not fill another disk.
-Result<std::string> destination_of(const Options& options) {
+Result<std::string> destination_of(const OutRequest& options) {
     const auto& text = options.destination;
     if (text.find("://") != std::string::npos) return text;
     std::error_code error;
@@ -37,7 +37,7 @@ Result<std::string> destination_of(const Options& options) {
     return path.string();
 }
 
-Result<std::unique_ptr<Origin>> open_destination(const Options& options, Settings& settings) {
+Result<std::unique_ptr<Origin>> open_destination(const OutRequest& options, Settings& settings) {
     auto destination = destination_of(options);
     if (!destination) return fail(destination.error());
     settings.source = std::move(*destination);
@@ -49,7 +49,7 @@ Result<std::unique_ptr<Origin>> open_destination(const Options& options, Setting
     return origin;
 }
 
-int run(Options& options, Settings& settings) {
+int stage_out_as(OutRequest& options, Settings& settings) {
     StopFlag stop;
     const Signals signals(stop);
     const auto form = options.json ? OutForm::json : options.quiet ? OutForm::quiet : OutForm::people;
@@ -75,7 +75,7 @@ int run(Options& options, Settings& settings) {
 }
 
 /// Wrong values end with status 2, as the parser's own complaints do.
-int checked_run(Options& options) {
+int checked_run(OutRequest& options) {
     if (!options.part_size.empty()) {
         const auto size = parse_size(options.part_size);
         if (!size || *size == 0 || *size % kChunkBytes != 0 || *size > std::uint64_t{4} << 30) {
@@ -94,13 +94,13 @@ int checked_run(Options& options) {
         complain(settings.error().message);
         return 2;
     }
-    return run(options, *settings);
+    return stage_out_as(options, *settings);
 }
 
 }  // namespace
 
 void add_out(CLI::App& app, int& status) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<OutRequest>();
     auto* command = app.add_subcommand(
         "out",
         "Send the files of a directory, checkpoints for example, to an object store or another directory: in "

@@ -2,15 +2,15 @@
 #include <memory>
 
 #include "fs/stage/command.hpp"
+#include "fs/stage/copy/upkeep.hpp"
 #include "fs/stage/run.hpp"
-#include "tiering/stage/upkeep.hpp"
 
 namespace tierfs::stage {
 
 namespace {
 
 /// The command line of one of them; not all have all.
-struct Request {
+struct UpkeepRequest {
     std::vector<std::string> folders;
     ReportOptions report;
     VerifyOptions verify;
@@ -19,11 +19,11 @@ struct Request {
     std::string reason, free = "20%";
 };
 
-using Work = std::function<int(Request&, Reporter&, const StopFlag&)>;
+using Work = std::function<int(UpkeepRequest&, Reporter&, const StopFlag&)>;
 
 /// A subcommand with DEST... and what every one has.
 CLI::App& add(CLI::App& app, int& status, const std::string& name, const std::string& help,
-              const std::shared_ptr<Request>& request, Work work) {
+              const std::shared_ptr<UpkeepRequest>& request, Work work) {
     CLI::App* const command = app.add_subcommand(name, help);
     command->add_option("DEST", request->folders, "Folders that datasets are staged in")->required();
     request->report.add_to(*command);
@@ -36,9 +36,9 @@ CLI::App& add(CLI::App& app, int& status, const std::string& name, const std::st
 }
 
 void add_verify(CLI::App& app, int& status) {
-    const auto request = std::make_shared<Request>();
+    const auto request = std::make_shared<UpkeepRequest>();
     CLI::App& command = add(app, status, "verify", "Compare staged files with what was staged", request,
-                            [](Request& asked, Reporter& reporter, const StopFlag& stop) {
+                            [](UpkeepRequest& asked, Reporter& reporter, const StopFlag& stop) {
                                 return stage_verify(asked.folders, asked.verify, reporter, stop);
                             });
     auto* const quick = command.add_flag("--quick", request->quick, "Sizes, times and extents (the default)");
@@ -48,9 +48,9 @@ void add_verify(CLI::App& app, int& status) {
 }
 
 void add_evict(CLI::App& app, int& status) {
-    const auto request = std::make_shared<Request>();
+    const auto request = std::make_shared<UpkeepRequest>();
     CLI::App& command = add(app, status, "evict", "Remove what was staged", request,
-                            [](Request& asked, Reporter& reporter, const StopFlag& stop) {
+                            [](UpkeepRequest& asked, Reporter& reporter, const StopFlag& stop) {
                                 return stage_evict(asked.folders, asked.evict, reporter, stop);
                             });
     command.add_flag("--even-pinned", request->evict.even_pinned, "Pinned datasets too");
@@ -60,10 +60,10 @@ void add_evict(CLI::App& app, int& status) {
 }
 
 void add_gc(CLI::App& app, int& status) {
-    const auto request = std::make_shared<Request>();
+    const auto request = std::make_shared<UpkeepRequest>();
     CLI::App& command = add(app, status, "gc",
                             "Evict the datasets below DEST that were used longest ago, until enough is free",
-                            request, [](Request& asked, Reporter& reporter, const StopFlag& stop) {
+                            request, [](UpkeepRequest& asked, Reporter& reporter, const StopFlag& stop) {
                                 const KeepFree wanted = must(parse_keep_free(asked.free), "--free");
                                 return stage_gc(asked.folders, wanted, asked.evict, reporter, stop);
                             });
@@ -75,18 +75,19 @@ void add_gc(CLI::App& app, int& status) {
 
 void add_upkeep(CLI::App& app, int& status) {
     add(app, status, "status", "Show what is staged, what is unfinished and what is pinned",
-        std::make_shared<Request>(), [](Request& asked, Reporter& reporter, const StopFlag& stop) {
+        std::make_shared<UpkeepRequest>(),
+        [](UpkeepRequest& asked, Reporter& reporter, const StopFlag& stop) {
             return stage_status(asked.folders, reporter, stop);
         });
     add_verify(app, status);
-    const auto pin = std::make_shared<Request>();
+    const auto pin = std::make_shared<UpkeepRequest>();
     add(app, status, "pin", "Keep datasets from evict and gc", pin,
-        [](Request& asked, Reporter& reporter, const StopFlag& stop) {
+        [](UpkeepRequest& asked, Reporter& reporter, const StopFlag& stop) {
             return stage_pin(asked.folders, asked.reason, reporter, stop);
         })
         .add_option("--reason", pin->reason, "For people who look into DEST/.tierfs-stage/pin");
-    add(app, status, "unpin", "Let evict and gc have them again", std::make_shared<Request>(),
-        [](Request& asked, Reporter& reporter, const StopFlag& stop) {
+    add(app, status, "unpin", "Let evict and gc have them again", std::make_shared<UpkeepRequest>(),
+        [](UpkeepRequest& asked, Reporter& reporter, const StopFlag& stop) {
             return stage_unpin(asked.folders, reporter, stop);
         });
     add_evict(app, status);

@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
 #include "fs/stage/command.hpp"
 
 int main(int argc, char** argv) {

@@ -6,31 +6,31 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "config/units.hpp"
-#include "tiering/stage/json_text.hpp"
+#include "config/base/json_text.hpp"
+#include "config/base/units.hpp"
 
 namespace tierfs::stage {
 namespace {
 
 constexpr std::chrono::milliseconds kBarInterval{200}, kLineInterval{10000};
 
-void print_json(const Json& json) {
-    std::puts(json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+void print_json(const OrderedJson& json) {
+    std::puts(json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace).c_str());
     std::fflush(stdout);
 }
 
-Json summary_json(const OutSummary& summary) {
-    return Json{{"files", summary.files},
-                {"bytes", summary.bytes},
-                {"sent", summary.sent},
-                {"resumed", summary.resumed},
-                {"skipped", summary.skipped},
-                {"removed", summary.removed},
-                {"failed", summary.failed},
-                {"links", summary.links},
-                {"sent_bytes", summary.sent_bytes},
-                {"parts_found", summary.parts_found},
-                {"manifest_written", summary.manifest_written}};
+OrderedJson summary_json(const OutSummary& summary) {
+    return OrderedJson{{"files", summary.files},
+                       {"bytes", summary.bytes},
+                       {"sent", summary.sent},
+                       {"resumed", summary.resumed},
+                       {"skipped", summary.skipped},
+                       {"removed", summary.removed},
+                       {"failed", summary.failed},
+                       {"links", summary.links},
+                       {"sent_bytes", summary.sent_bytes},
+                       {"parts_found", summary.parts_found},
+                       {"manifest_written", summary.manifest_written}};
 }
 
 }  // namespace
@@ -71,11 +71,11 @@ void OutReport::tell_progress() {
     const auto left_bytes = total_ - std::min(done_, total_);
     const double left = rate > 0 ? static_cast<double>(left_bytes) / rate : 0;
     if (form_ == OutForm::json) {
-        print_json(Json{{"event", "progress"},
-                        {"done_bytes", done_},
-                        {"total_bytes", total_},
-                        {"bytes_per_s", rate},
-                        {"eta_s", left}});
+        print_json(OrderedJson{{"event", "progress"},
+                               {"done_bytes", done_},
+                               {"total_bytes", total_},
+                               {"bytes_per_s", rate},
+                               {"eta_s", left}});
         return;
     }
     const double share = 100.0 * static_cast<double>(total_ - left_bytes) / static_cast<double>(total_);
@@ -93,13 +93,14 @@ void OutReport::clear_bar() {
 void OutReport::planned(std::uint64_t files, std::uint64_t bytes) {
     const MutexLock lock(mutex_);
     total_ = bytes;
-    if (form_ == OutForm::json) print_json(Json{{"event", "plan"}, {"files", files}, {"bytes", bytes}});
+    if (form_ == OutForm::json)
+        print_json(OrderedJson{{"event", "plan"}, {"files", files}, {"bytes", bytes}});
 }
 
 void OutReport::remark(const std::string& text) {
     const MutexLock lock(mutex_);
     if (form_ == OutForm::json) {
-        print_json(Json{{"event", "remark"}, {"text", printable(text)}});
+        print_json(OrderedJson{{"event", "remark"}, {"text", printable(text)}});
         return;
     }
     clear_bar();
@@ -109,7 +110,7 @@ void OutReport::remark(const std::string& text) {
 void OutReport::file(const OutEvent& event) {
     const MutexLock lock(mutex_);
     if (form_ == OutForm::json) {
-        Json json{{"event", "file"}};
+        OrderedJson json{{"event", "file"}};
         put_text(json, "path", event.path);
         json["fate"] = name_of(event.fate);
         json["size"] = event.size;
@@ -139,7 +140,7 @@ void OutReport::progress(std::uint64_t bytes) {
 void OutReport::end(int status, const OutSummary& summary, bool dry_run) {
     stop();
     if (form_ == OutForm::json) {
-        print_json(Json{{"event", "end"}, {"status", status}, {"summary", summary_json(summary)}});
+        print_json(OrderedJson{{"event", "end"}, {"status", status}, {"summary", summary_json(summary)}});
         return;
     }
     if (dry_run) {
@@ -161,7 +162,7 @@ void OutReport::end(int status, const OutSummary& summary, bool dry_run) {
 void OutReport::end(int status, const std::string& error) {
     stop();
     if (form_ == OutForm::json) {
-        print_json(Json{{"event", "end"}, {"status", status}, {"error", printable(error)}});
+        print_json(OrderedJson{{"event", "end"}, {"status", status}, {"error", printable(error)}});
     }
     std::fprintf(stderr, "tierfs-stage: %s\n", printable(error).c_str());
 }

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <thread>
 
-#include "config/mutex.hpp"
-#include "tiering/stage/out.hpp"
+#include "config/base/mutex.hpp"
+#include "fs/stage/copy/out.hpp"
 
 namespace tierfs::stage {
 

@@ -15,8 +15,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "backends/disk/aligned_buffer.hpp"
-#include "backends/disk/file_descriptor.hpp"
+#include "config/base/aligned_buffer.hpp"
+#include "config/base/file_descriptor.hpp"
 #include "fs/control/mountinfo.hpp"
 
 namespace tierfs::stage {

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "config/result.hpp"
-#include "tiering/stage/gds/finding.hpp"
-#include "tiering/stage/gds/place.hpp"
+#include "config/base/result.hpp"
+#include "fs/gds/finding.hpp"
+#include "fs/gds/place.hpp"
 
 namespace tierfs::stage {
 

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "fs/stage/signals.hpp"
+#include "fs/cli/signals.hpp"
 
 namespace tierfs::stage {
 

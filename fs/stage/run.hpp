@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tiering/stage/reporter.hpp"
-#include "tiering/stage/stop_flag.hpp"
+#include "fs/cli/stop_flag.hpp"
+#include "fs/stage/copy/reporter.hpp"
 
 namespace tierfs::stage {
 

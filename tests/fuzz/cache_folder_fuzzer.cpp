@@ -6,7 +6,7 @@
 #include <memory>
 #include <thread>
 
-#include "config/log.hpp"
+#include "config/base/log.hpp"
 #include "tests/fuzz/extent_check.hpp"
 #include "tests/unit/tiering/nvme/fake_index.hpp"
 #include "tiering/nvme/backing_file.hpp"

@@ -1,12 +1,12 @@
-// floor: tiering
+// floor: backends
 // Compressed objects. Input: a byte for the codec, three for the size that the object is said to have, then
 // the stored bytes; they are decompressed, and compressed.
 #include <algorithm>
 #include <vector>
 
+#include "backends/extent/codec.hpp"
+#include "backends/extent/format.hpp"
 #include "tests/fuzz/fuzz.hpp"
-#include "tiering/extent/codec.hpp"
-#include "tiering/extent/format.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace tierfs;

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fs/control/control.hpp"
-#include "fs/status/status.hpp"
+#include "fs/observe/status.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -3,7 +3,7 @@
 // body.
 #include <algorithm>
 
-#include "backends/s3/credential_chain.hpp"
+#include "backends/s3/client/credential_chain.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 namespace {

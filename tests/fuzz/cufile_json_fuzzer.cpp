@@ -1,8 +1,8 @@
-// floor: tiering
+// floor: fs
 // A configuration of cuFile that somebody wrote, and versions in texts. Input: the file.
+#include "fs/gds/cufile_json.hpp"
+#include "fs/gds/host_files.hpp"
 #include "tests/fuzz/fuzz.hpp"
-#include "tiering/stage/gds/cufile_json.hpp"
-#include "tiering/stage/gds/host_files.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace tierfs;

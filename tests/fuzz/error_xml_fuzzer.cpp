@@ -1,6 +1,6 @@
 // floor: backends
 // What S3 and STS answer errors with, and times in XML. Input: the body.
-#include "backends/s3/xml.hpp"
+#include "backends/s3/client/xml.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -11,17 +11,17 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "backends/disk/aligned_buffer.hpp"
+#include "backends/extent/codec.hpp"
+#include "backends/extent/format.hpp"
+#include "config/base/aligned_buffer.hpp"
 #include "tests/fuzz/fuzz.hpp"
-#include "tiering/extent/codec.hpp"
-#include "tiering/extent/format.hpp"
 
 namespace tierfs::fuzz {
 
 inline constexpr ExtentUuid kUuid{0x0123456789abcdefU, 0xfedcba9876543210U};
 
 /// Puts magic, version, length, uuid, offset and checksum of a table in order; `bytes` is whole pages, and
-/// what the entries say stays as it is. The layout is that of tiering/extent/format.hpp.
+/// what the entries say stays as it is. The layout is that of backends/extent/format.hpp.
 inline void mend_table(std::span<std::byte> bytes, std::uint64_t offset) {
     put_field(bytes, 0, std::uint64_t{0x4B4E554843534654U});
     put_field(bytes, 8, kExtentVersion);

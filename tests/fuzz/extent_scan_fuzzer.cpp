@@ -1,8 +1,8 @@
-// floor: tiering
+// floor: backends
 // A whole extent file. Input: for each page of the file one byte that says what it is, then bytes that the
 // pages are filled with.
+#include "backends/extent/scan.hpp"
 #include "tests/fuzz/extent_check.hpp"
-#include "tiering/extent/scan.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace tierfs;

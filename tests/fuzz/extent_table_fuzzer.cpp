@@ -1,4 +1,4 @@
-// floor: tiering
+// floor: backends
 // Tables of chunks. Input: a table's bytes, which are tried as they are, and with the checksum and what else
 // every table has put in order.
 #include "tests/fuzz/extent_check.hpp"

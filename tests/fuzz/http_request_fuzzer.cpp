@@ -1,8 +1,8 @@
 // floor: fs
 // The head of a request to metrics.listen, and the setting itself. Input: either.
 #include "config/listen_address.hpp"
-#include "fs/metrics/http_responder.hpp"
-#include "fs/metrics/metrics.hpp"
+#include "fs/observe/http_responder.hpp"
+#include "fs/observe/metrics.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "backends/s3/keys.hpp"
+#include "backends/s3/client/keys.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 namespace tierfs::fuzz {

@@ -1,9 +1,9 @@
-// floor: tiering
+// floor: backends
 // The index of a pack, which comes from a bucket or a shared folder. Input: the bytes of a block; or, when
 // they begin as an index does, a whole file, as it is.
+#include "backends/pack/block.hpp"
+#include "backends/pack/index.hpp"
 #include "tests/fuzz/fuzz.hpp"
-#include "tiering/pack/block.hpp"
-#include "tiering/pack/index.hpp"
 
 namespace {
 

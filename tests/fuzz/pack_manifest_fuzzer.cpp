@@ -1,7 +1,7 @@
-// floor: tiering
+// floor: backends
 // The manifest of a pack. Input: its JSON, which is filled up with spaces.
+#include "backends/pack/manifest.hpp"
 #include "tests/fuzz/fuzz.hpp"
-#include "tiering/pack/manifest.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace tierfs;

@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
+#include "config/base/crc32c.hpp"
 #include "tests/fuzz/fuzz.hpp"
-#include "tiering/extent/crc32c.hpp"
 #include "tiering/policy/pins_text.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,7 +1,7 @@
 // floor: backends
 // The AWS tools' shared files and the command of credential_process. Input: a profile's name on a line, then
 // the text of the configuration file, NUL, the text of the credentials file.
-#include "backends/s3/credential_chain.hpp"
+#include "backends/s3/client/credential_chain.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 namespace {

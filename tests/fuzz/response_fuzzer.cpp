@@ -5,8 +5,8 @@
 
 #include "backends/http/header_line.hpp"
 #include "backends/http/retry.hpp"
-#include "backends/s3/head.hpp"
-#include "backends/s3/verdict.hpp"
+#include "backends/s3/client/head.hpp"
+#include "backends/s3/client/verdict.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "fs/insight/trace_lines.hpp"
-#include "fs/trace/trace_wire.hpp"
+#include "fs/observe/trace/trace_wire.hpp"
+#include "fs/observe/trace_lines.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

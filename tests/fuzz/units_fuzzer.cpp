@@ -2,7 +2,7 @@
 // Sizes and durations. Input: the text; its first eight bytes also serve as a number.
 #include <cstring>
 
-#include "config/units.hpp"
+#include "config/base/units.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

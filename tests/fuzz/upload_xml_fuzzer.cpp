@@ -1,6 +1,6 @@
 // floor: backends
 // The XML of multipart uploads: lists of parts and of uploads. Input: the body.
-#include "backends/s3/upload_xml.hpp"
+#include "backends/s3/client/upload_xml.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

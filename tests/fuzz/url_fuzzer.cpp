@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "backends/s3/endpoint.hpp"
+#include "backends/s3/client/endpoint.hpp"
 #include "backends/source_url.hpp"
 #include "tests/fuzz/fuzz.hpp"
 

@@ -21,7 +21,7 @@ class Mutation:
 MUTATIONS = [
     Mutation(
         "single-flight-join", "a reader does not join the request under way, but sends its own",
-        "tiering/store_plan.cpp",
+        "tiering/store/store_plan.cpp",
         "            if (blocks != 0) plan.joins.push_back({flight, blocks});\n            missing &= ~blocks;\n",
         "            (void)blocks;\n",
         "StoreModelTest.*"),
@@ -33,7 +33,7 @@ MUTATIONS = [
         "NvmeModelTest.*"),
     Mutation(
         "scan-stops-at-damage", "recovery: nothing behind a damaged chunk is looked for",
-        "tiering/extent/scan.cpp",
+        "backends/extent/scan.cpp",
         "            scan.intact = false;\n            searching = true;\n",
         "            scan.intact = false;\n            break;\n",
         "ExtentModelTest.*"),
@@ -57,7 +57,7 @@ MUTATIONS = [
         "ArenaModelTest.*"),
     Mutation(
         "ttl", "metadata.ttl: an answer lives twice as long",
-        "fs/names/node_table.cpp",
+        "fs/metadata/node_table.cpp",
         "if (age < 0 || age >= ttl) return std::nullopt;\n    return milliseconds((ttl - age)",
         "if (age < 0 || age >= 2 * ttl) return std::nullopt;\n    return milliseconds((2 * ttl - age)",
         "NamesModelTest.*"),
@@ -99,19 +99,19 @@ MUTATIONS = [
         "NvmeOrder.*"),
     Mutation(
         "if-match", "the version test: a GET is not pinned to its ETag",
-        "backends/s3/client.cpp",
+        "backends/s3/client/client.cpp",
         'if (is_strong_etag(operation_.version))\n',
         'if (operation_.version.empty())\n',
         "S3Origin*"),
     Mutation(
         "retry-limit", "the limit of repeats: an answer that stays broken is asked for until the deadline",
-        "backends/s3/client.cpp",
+        "backends/s3/client/client.cpp",
         "broken_replies_ >= kMostBrokenReplies) {",
         "(broken_replies_ >= kMostBrokenReplies && !good_reply)) {",
         "S3OriginFailure.ARangeThatStaysWrongFailsBeforeTheDeadline"),
     Mutation(
         "stale-cache-fill", "the scope of a lock: what was read before a change is cached after it",
-        "fs/names/sharded_lru.hpp",
+        "config/base/sharded_lru.hpp",
         "if (shard.generation == generation) insert(",
         "if (shard.generation >= generation) insert(",
         "NamesOrder.*"),
@@ -135,7 +135,7 @@ MUTATIONS = [
         "Arena*:PageHeap*"),
     Mutation(
         "hold-while-waiting", "a limit: a read that waits for memory holds some, so that two may wait for each other",
-        "tiering/store_plan.cpp",
+        "tiering/store/store_plan.cpp",
         "        operation->pieces.clear();  // hold nothing while waiting\n",
         "",
         "StoreModelTest.*:StoreMemory.*"),
@@ -159,13 +159,13 @@ MUTATIONS = [
         mount="test_hidden_names_go_with_the_last_close"),
     Mutation(
         "passthrough-credentials", "the kernel writes files of a directory with the right to keep set-user-ID bits",
-        "fs/live/live_passthrough.cpp",
+        "fs/readwrite/live_passthrough.cpp",
         "        const PlainWriterScope plain;\n",
         "",
         "LivePassthroughTest.*", "test_bits_and_permissions"),
     Mutation(
         "mapping-outlives", "a mapping that is still written through is forgotten with its descriptor",
-        "fs/live/live_passthrough.cpp",
+        "fs/readwrite/live_passthrough.cpp",
         "    if (!file || !file->valid() || !is_written_by_nobody(file->get())) return true;\n",
         "    if (!file || !file->valid()) return true;\n",
         "LivePassthroughTest.AMappingOutlivesItsDescriptor", "test_mapping_outlives_its_descriptor"),

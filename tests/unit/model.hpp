@@ -61,7 +61,7 @@ inline std::uint64_t seed_of(const std::string& name) {
 /// Checks a property so many times, as part of the GoogleTest that runs.
 template <typename Property>
 void check(int cases, Property&& property) {
-    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+    const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
     rc::detail::TestMetadata metadata;
     metadata.id = std::string(test.test_suite_name()) + "/" + test.name();
     metadata.description = metadata.id;

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "config/sync_point.hpp"
+#include "config/base/sync_point.hpp"
 
 namespace tierfs {
 

@@ -9,10 +9,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 #include "tiering/fetch/read_operation.hpp"
 #include "tiering/ram/arena.hpp"
-#include "tiering/ram/unit.hpp"
+#include "tiering/values/unit.hpp"
 
 namespace tierfs {
 

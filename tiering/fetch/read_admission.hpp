@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 #include "tiering/fetch/read_operation.hpp"
 #include "tiering/ram/arena.hpp"
 

@@ -8,12 +8,12 @@
 #include <optional>
 #include <vector>
 
-#include "config/mutex.hpp"
-#include "config/result.hpp"
-#include "tiering/object.hpp"
+#include "backends/origin/object.hpp"
+#include "config/base/mutex.hpp"
+#include "config/base/result.hpp"
 #include "tiering/ram/arena.hpp"
-#include "tiering/ram/unit.hpp"
-#include "tiering/store.hpp"
+#include "tiering/values/read_reply.hpp"
+#include "tiering/values/unit.hpp"
 
 namespace tierfs {
 

@@ -12,9 +12,9 @@
 #include <string>
 #include <string_view>
 
-#include "backends/origin.hpp"
-#include "config/result.hpp"
-#include "tiering/object.hpp"
+#include "backends/origin/object.hpp"
+#include "backends/origin/origin.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <system_error>
 
-#include "config/fault_point.hpp"
-#include "config/log.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/log.hpp"
 #include "tiering/index/format.hpp"
 #include "tiering/index/place.hpp"
 #include "tiering/index/rocks_index.hpp"
@@ -20,10 +20,6 @@ using namespace index_format;
 /// Ids are skipped by this much when the record of the next one is lost: some may have been handed out
 /// without leaving a node.
 constexpr NodeId kSafetyGap = 1 << 20;
-
-rocksdb::Slice slice(std::string_view text) {
-    return {text.data(), text.size()};
-}
 
 /// An open database, or why there is none.
 struct Opened {

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <vector>
 
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
 
 namespace tierfs {
 namespace fs = std::filesystem;

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

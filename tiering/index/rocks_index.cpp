@@ -5,8 +5,8 @@
 
 #include <utility>
 
-#include "config/fault_point.hpp"
-#include "config/log.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/log.hpp"
 #include "tiering/index/format.hpp"
 #include "tiering/index/place.hpp"
 
@@ -24,10 +24,6 @@ namespace {
 using namespace index_format;
 
 constexpr NodeId kReservedRun = 4096;
-
-rocksdb::Slice slice(std::string_view text) {
-    return {text.data(), text.size()};
-}
 
 std::string_view view(const rocksdb::Slice& text) {
     return {text.data(), text.size()};

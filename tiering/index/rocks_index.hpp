@@ -8,11 +8,17 @@
 #include <condition_variable>
 #include <memory>
 #include <string>
+#include <string_view>
 
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 #include "tiering/index/index.hpp"
 
 namespace tierfs {
+
+/// The same bytes, in RocksDB's words.
+inline rocksdb::Slice slice(std::string_view text) {
+    return {text.data(), text.size()};
+}
 
 /// An IndexBatch as a rocksdb::WriteBatch. Not thread-safe, as every batch.
 class RocksBatch final : public IndexBatch {

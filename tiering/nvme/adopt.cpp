@@ -6,9 +6,9 @@
 #include <system_error>
 #include <tuple>
 
-#include "config/fault_point.hpp"
-#include "config/log.hpp"
-#include "tiering/extent/scan.hpp"
+#include "backends/extent/scan.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/log.hpp"
 
 namespace tierfs {
 namespace {

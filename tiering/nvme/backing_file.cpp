@@ -8,8 +8,8 @@
 #include <charconv>
 #include <system_error>
 
-#include "config/fault_point.hpp"
-#include "tiering/extent/format.hpp"
+#include "backends/extent/format.hpp"
+#include "config/base/fault_point.hpp"
 
 namespace tierfs {
 namespace {

@@ -27,8 +27,8 @@
 #include <vector>
 
 #include "backends/disk/disk_file.hpp"
-#include "config/result.hpp"
-#include "tiering/object.hpp"
+#include "backends/origin/object.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "backends/disk/disk_file.hpp"
-#include "config/mutex.hpp"
-#include "tiering/extent/format.hpp"
+#include "backends/extent/format.hpp"
+#include "config/base/mutex.hpp"
 #include "tiering/nvme/backing_file.hpp"
 #include "tiering/policy/s3fifo.hpp"
 #include "tiering/policy/tier_shares.hpp"

@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <string>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/file_descriptor.hpp"
 
 namespace tierfs {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "config/log.hpp"
+#include "config/base/log.hpp"
 #include "tiering/nvme/device_id.hpp"
 #include "tiering/nvme/device_limits.hpp"
 #include "tiering/nvme/probe.hpp"

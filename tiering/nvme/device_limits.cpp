@@ -7,8 +7,8 @@
 #include <numeric>
 #include <system_error>
 
-#include "config/fault_point.hpp"
-#include "config/units.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/units.hpp"
 
 namespace tierfs {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

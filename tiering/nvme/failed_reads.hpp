@@ -5,8 +5,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "config/mutex.hpp"
-#include "tiering/object.hpp"
+#include "backends/origin/object.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs {
 

@@ -8,8 +8,8 @@
 #include <thread>
 #include <unordered_set>
 
-#include "config/mutex.hpp"
-#include "tiering/object.hpp"
+#include "backends/origin/object.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "config/log.hpp"
+#include "config/base/log.hpp"
 
 namespace tierfs {
 namespace {

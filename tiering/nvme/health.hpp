@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs {
 

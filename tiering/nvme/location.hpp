@@ -30,10 +30,10 @@
 #include <string>
 #include <string_view>
 
-#include "config/codec.hpp"
-#include "config/mutex.hpp"
-#include "tiering/extent/format.hpp"
-#include "tiering/object.hpp"
+#include "backends/extent/format.hpp"
+#include "backends/origin/object.hpp"
+#include "config/base/codec.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "config/fault_point.hpp"
-#include "config/log.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/log.hpp"
 
 namespace tierfs {
 

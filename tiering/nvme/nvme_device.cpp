@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "config/fault_point.hpp"
-#include "config/log.hpp"
-#include "config/sync_point.hpp"
-#include "config/units.hpp"
-#include "tiering/extent/codec.hpp"
+#include "backends/extent/codec.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/log.hpp"
+#include "config/base/sync_point.hpp"
+#include "config/base/units.hpp"
 #include "tiering/nvme/device_id.hpp"
 #include "tiering/nvme/device_limits.hpp"
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "config/log.hpp"
-#include "config/mutex.hpp"
+#include "config/base/log.hpp"
+#include "config/base/mutex.hpp"
 #include "tiering/nvme/device_keeper.hpp"
 #include "tiering/nvme/device_limits.hpp"
 #include "tiering/nvme/recent_places.hpp"

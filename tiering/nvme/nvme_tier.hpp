@@ -11,14 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "config/codec.hpp"
-#include "config/result.hpp"
-#include "tiering/extent/format.hpp"
-#include "tiering/object.hpp"
+#include "backends/extent/format.hpp"
+#include "backends/origin/object.hpp"
+#include "config/base/codec.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "config/base/result.hpp"
 #include "tiering/policy/tier_shares.hpp"
-#include "tiering/ram/buffer.hpp"
-#include "tiering/store.hpp"
+#include "tiering/values/buffer.hpp"
+#include "tiering/values/read_reply.hpp"
+#include "tiering/values/tier_stats.hpp"
 
 namespace tierfs {
 
@@ -54,7 +55,7 @@ struct NvmeOptions {
     std::uint64_t stalled_queue = 64 << 20;
 };
 
-/// Small objects that lie in one buffer as they are to lie in an extent (tiering/extent/format.hpp).
+/// Small objects that lie in one buffer as they are to lie in an extent (backends/extent/format.hpp).
 struct PackedObjects {
     BufferPtr data;                   ///< a multiple of 4 KiB
     std::vector<ChunkEntry> entries;  ///< in the order of their bytes; offsets count from the buffer's start

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tiering/extent/format.hpp"
+#include "backends/extent/format.hpp"
 
 namespace tierfs {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <span>
 
-#include "backends/disk/aligned_buffer.hpp"
-#include "tiering/extent/codec.hpp"
+#include "backends/extent/codec.hpp"
+#include "config/base/aligned_buffer.hpp"
 #include "tiering/policy/tier_shares.hpp"
 
 namespace tierfs {

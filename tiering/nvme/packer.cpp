@@ -7,8 +7,8 @@
 #include <system_error>
 #include <utility>
 
-#include "config/sync_point.hpp"
-#include "tiering/extent/codec.hpp"
+#include "backends/extent/codec.hpp"
+#include "config/base/sync_point.hpp"
 
 namespace tierfs {
 namespace {

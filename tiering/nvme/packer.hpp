@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "tiering/extent/chunk_writer.hpp"
+#include "backends/extent/chunk_writer.hpp"
 #include "tiering/nvme/space.hpp"
 
 namespace tierfs {

@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "backends/disk/disk_file.hpp"
-#include "config/fault_point.hpp"
+#include "config/base/fault_point.hpp"
 
 namespace tierfs {
 namespace {

@@ -8,9 +8,9 @@
 #include <span>
 #include <utility>
 
-#include "backends/disk/aligned_buffer.hpp"
-#include "config/mutex.hpp"
-#include "tiering/ram/buffer.hpp"
+#include "config/base/aligned_buffer.hpp"
+#include "config/base/mutex.hpp"
+#include "tiering/values/buffer.hpp"
 
 namespace tierfs {
 

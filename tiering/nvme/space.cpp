@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <system_error>
 
-#include "config/fault_point.hpp"
-#include "config/log.hpp"
-#include "config/sync_point.hpp"
-#include "tiering/extent/scan.hpp"
+#include "backends/extent/scan.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/log.hpp"
+#include "config/base/sync_point.hpp"
 
 namespace tierfs {
 namespace {

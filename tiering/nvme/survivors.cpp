@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "config/log.hpp"
-#include "config/sync_point.hpp"
-#include "tiering/extent/scan.hpp"
+#include "backends/extent/scan.hpp"
+#include "config/base/log.hpp"
+#include "config/base/sync_point.hpp"
 
 namespace tierfs {
 namespace {

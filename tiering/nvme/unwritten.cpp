@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tiering/extent/codec.hpp"
+#include "backends/extent/codec.hpp"
 
 namespace tierfs {
 namespace {

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "config/mutex.hpp"
-#include "tiering/extent/chunk_writer.hpp"
+#include "backends/extent/chunk_writer.hpp"
+#include "config/base/mutex.hpp"
 #include "tiering/nvme/scratch.hpp"
 
 namespace tierfs {

@@ -8,9 +8,9 @@
 #include <optional>
 #include <system_error>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "tiering/extent/codec.hpp"
-#include "tiering/extent/scan.hpp"
+#include "backends/extent/codec.hpp"
+#include "backends/extent/scan.hpp"
+#include "config/base/file_descriptor.hpp"
 #include "tiering/nvme/backing_file.hpp"
 
 namespace tierfs {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "config/log.hpp"
-#include "config/sync_point.hpp"
+#include "config/base/log.hpp"
+#include "config/base/sync_point.hpp"
 
 namespace tierfs {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 #include "config/settings.hpp"
 #include "tiering/policy/pattern.hpp"
 

@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "backends/origin/object.hpp"
+#include "config/base/striped.hpp"
 #include "config/dataset_rules.hpp"
 #include "config/settings.hpp"
-#include "tiering/object.hpp"
 #include "tiering/policy/dataset_policy.hpp"
 #include "tiering/policy/pins.hpp"
 #include "tiering/policy/read_counts.hpp"
 #include "tiering/policy/tier_shares.hpp"
-#include "tiering/striped.hpp"
 
 namespace tierfs {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "config/mutex.hpp"
-#include "tiering/ram/unit.hpp"
+#include "config/base/mutex.hpp"
+#include "tiering/values/unit.hpp"
 
 namespace tierfs {
 

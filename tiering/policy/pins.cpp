@@ -9,9 +9,9 @@
 #include <system_error>
 #include <utility>
 
-#include "backends/disk/file_descriptor.hpp"
-#include "config/log.hpp"
-#include "config/units.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "config/base/log.hpp"
+#include "config/base/units.hpp"
 
 namespace tierfs {
 namespace {

@@ -1,4 +1,4 @@
-// What people pinned with `tierfs pin`. The store (tiering/store_pins.cpp) keeps it in the tiers.
+// What people pinned with `tierfs pin`. The store (tiering/store/store_pins.cpp) keeps it in the tiers.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "config/mutex.hpp"
-#include "config/result.hpp"
+#include "config/base/mutex.hpp"
+#include "config/base/result.hpp"
 #include "tiering/policy/pins_text.hpp"
 
 namespace tierfs {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-#include "tiering/extent/crc32c.hpp"
+#include "config/base/crc32c.hpp"
 
 namespace tierfs {
 namespace {

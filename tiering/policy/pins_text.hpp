@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

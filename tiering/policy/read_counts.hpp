@@ -6,8 +6,8 @@
 #include <list>
 #include <unordered_map>
 
-#include "config/mutex.hpp"
-#include "tiering/object.hpp"
+#include "backends/origin/object.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs {
 

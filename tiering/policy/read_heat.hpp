@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "tiering/object.hpp"
+#include "backends/origin/object.hpp"
 
 namespace tierfs {
 

@@ -7,8 +7,8 @@
 #include <list>
 #include <unordered_map>
 
-#include "config/mutex.hpp"
-#include "tiering/ram/unit.hpp"
+#include "config/base/mutex.hpp"
+#include "tiering/values/unit.hpp"
 
 namespace tierfs {
 

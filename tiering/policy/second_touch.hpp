@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "tiering/object.hpp"
+#include "backends/origin/object.hpp"
 
 namespace tierfs {
 

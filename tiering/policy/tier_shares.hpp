@@ -9,13 +9,6 @@
 
 namespace tierfs {
 
-/// A dataset's number among the mount's rules.
-using DatasetNumber = std::uint8_t;
-/// The rules', what no rule is for, and two for what `tierfs pin` names (tiering/policy/datasets.hpp).
-inline constexpr std::size_t kMostDatasets = DatasetRules::kMost + 3;
-/// Of what an earlier run left, until somebody reads it.
-inline constexpr DatasetNumber kUnknownDataset = 255;
-
 /// What a full tier does with a dataset's data. goes: the least used makes room for more of it. stays: none
 /// does. waits: the same, and it takes nothing from others. passes: it takes what is free, and makes room for
 /// whoever is entitled to some. pinned: it takes room from all others, and never goes.

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "config/log.hpp"
+#include "config/base/log.hpp"
 
 namespace tierfs {
 namespace {

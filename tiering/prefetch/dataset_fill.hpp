@@ -14,9 +14,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include "config/mutex.hpp"
-#include "config/units.hpp"
-#include "tiering/object.hpp"
+#include "backends/origin/object.hpp"
+#include "config/base/mutex.hpp"
+#include "config/base/units.hpp"
 #include "tiering/prefetch/file_walk.hpp"
 #include "tiering/prefetch/read_places.hpp"
 

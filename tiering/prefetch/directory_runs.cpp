@@ -9,7 +9,7 @@ namespace {
 /// Steps apart that reads of one run may come: workers of a loader take turns by batches.
 constexpr std::uint64_t kReach = 16, kReachOfRun = 64;
 constexpr std::uint64_t kLongestStep = 64;
-constexpr std::uint64_t kManySeeks = 8;
+constexpr std::uint64_t kManyJumps = 8;
 
 }  // namespace
 
@@ -63,7 +63,7 @@ std::optional<DirectoryRuns::Wanted> DirectoryRuns::observe(std::uint64_t place,
     run->used = reads_;
     if (!onward) return std::nullopt;
     ++continued_;
-    const std::uint64_t needed = seeks_ >= kManySeeks && seeks_ > continued_ ? 6 : 3;
+    const std::uint64_t needed = seeks_ >= kManyJumps && seeks_ > continued_ ? 6 : 3;
     if (run->count < needed) return std::nullopt;
     run->window = std::clamp(run->window * 2, kFirstWindow, std::max(most, kFirstWindow));
     // As many of the run's own files as the window says, whatever others lie between them.

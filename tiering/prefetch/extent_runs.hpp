@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "tiering/packed_source.hpp"
+#include "backends/pack/packed_source.hpp"
 
 namespace tierfs {
 

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/origin.hpp"
-#include "config/result.hpp"
-#include "tiering/object.hpp"
+#include "backends/origin/object.hpp"
+#include "backends/origin/origin.hpp"
+#include "config/base/result.hpp"
 #include "tiering/prefetch/recent_listings.hpp"
 
 namespace tierfs {

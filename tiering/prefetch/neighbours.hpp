@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "config/mutex.hpp"
-#include "tiering/object.hpp"
+#include "backends/origin/object.hpp"
+#include "config/base/mutex.hpp"
 #include "tiering/prefetch/directory_runs.hpp"
 #include "tiering/prefetch/file_walk.hpp"
 

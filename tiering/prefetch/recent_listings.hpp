@@ -6,8 +6,8 @@
 #include <list>
 #include <string>
 
-#include "backends/origin.hpp"
-#include "config/mutex.hpp"
+#include "backends/origin/origin.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs {
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <utility>
 
-#include "config/log.hpp"
+#include "config/base/log.hpp"
 #include "tiering/prefetch/dataset_fill.hpp"
 
 namespace tierfs {

@@ -12,8 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "config/mutex.hpp"
-#include "tiering/object.hpp"
+#include "backends/origin/object.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs {
 

@@ -8,12 +8,12 @@
 #include <span>
 #include <vector>
 
-#include "config/mutex.hpp"
-#include "config/result.hpp"
-#include "tiering/object.hpp"
-#include "tiering/ram/buffer.hpp"
+#include "backends/origin/object.hpp"
+#include "config/base/mutex.hpp"
+#include "config/base/result.hpp"
 #include "tiering/ram/numa.hpp"
 #include "tiering/ram/page_heap.hpp"
+#include "tiering/values/buffer.hpp"
 
 namespace tierfs {
 

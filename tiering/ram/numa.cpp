@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "config/log.hpp"
-#include "config/result.hpp"
+#include "config/base/log.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs {
 

@@ -8,11 +8,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 #include "tiering/policy/s3fifo.hpp"
 #include "tiering/policy/tier_shares.hpp"
 #include "tiering/ram/arena.hpp"
-#include "tiering/ram/unit.hpp"
+#include "tiering/values/unit.hpp"
 
 namespace tierfs {
 

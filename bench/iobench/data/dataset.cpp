@@ -14,7 +14,7 @@
 #include "bench/iobench/data/random.hpp"
 #include "bench/iobench/data/shards.hpp"
 #include "bench/iobench/run/progress.hpp"
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs::iobench {
 

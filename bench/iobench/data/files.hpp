@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs::iobench {
 

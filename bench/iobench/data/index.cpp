@@ -12,15 +12,15 @@ namespace tierfs::iobench {
 
 namespace {
 
-constexpr std::string_view kFirstLine = "# iobench index 1: XXH3-128, bytes, offset, file, sample";
-constexpr std::size_t kFields = 5, kDigits = 32;
+constexpr std::string_view kFirstIndexLine = "# iobench index 1: XXH3-128, bytes, offset, file, sample";
+constexpr std::size_t kFields = 5, kIndexDigits = 32;
 
 bool number(std::string_view text, std::uint64_t& value) {
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
     return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
 }
 
-bool parse_line(std::string_view line, IndexEntry& entry) {
+bool parse_index_line(std::string_view line, IndexEntry& entry) {
     std::array<std::string_view, kFields> field;
     for (std::size_t i = 0; i < kFields; ++i) {
         const std::size_t end = i + 1 < kFields ? line.find('\t') : line.size();
@@ -28,7 +28,7 @@ bool parse_line(std::string_view line, IndexEntry& entry) {
         field.at(i) = line.substr(0, end);
         line.remove_prefix(i + 1 < kFields ? end + 1 : end);
     }
-    if (field[0].size() != kDigits ||
+    if (field[0].size() != kIndexDigits ||
         field[0].find_first_not_of("0123456789abcdef") != std::string_view::npos)
         return false;
     if (!number(field[1], entry.size) || !number(field[2], entry.offset)) return false;
@@ -57,7 +57,7 @@ Result<std::string> whole_text(const std::string& path) {
 }  // namespace
 
 std::string index_text(const Index& entries) {
-    std::string text(kFirstLine);
+    std::string text(kFirstIndexLine);
     text += '\n';
     for (const auto& entry : entries) {
         text.append(entry.hash).append("\t").append(std::to_string(entry.size)).append("\t");
@@ -75,11 +75,11 @@ Result<Index> parse_index(const std::string& text, const std::string& name) {
         const std::string_view line = rest.substr(0, end);
         rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
         IndexEntry entry;
-        const bool right =
-            line_number == 1 ? line == kFirstLine : end != std::string_view::npos && parse_line(line, entry);
+        const bool right = line_number == 1 ? line == kFirstIndexLine
+                                            : end != std::string_view::npos && parse_index_line(line, entry);
         if (!right)
             return fail(EINVAL, name + ":" + std::to_string(line_number) + ": expected " +
-                                    (line_number == 1 ? "\"" + std::string(kFirstLine) + "\""
+                                    (line_number == 1 ? "\"" + std::string(kFirstIndexLine) + "\""
                                                       : "XXH3-128, size, offset, a file inside the dataset "
                                                         "and a sample's name, divided by tabs"));
         if (line_number > 1) entries.push_back(std::move(entry));

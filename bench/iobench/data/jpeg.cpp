@@ -18,7 +18,7 @@
 
 #include "bench/iobench/data/payload.hpp"
 #include "bench/iobench/data/random.hpp"
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 
 namespace tierfs::iobench {
 
@@ -150,8 +150,8 @@ Bytes comments(std::uint64_t seed, std::uint64_t size) {
 /// digits, so that a dataset of many sizes takes few searches. It belongs to the size alone, so that the
 /// order of the files does not matter.
 Result<int> usual_quality(std::uint64_t exact) {
-    constexpr int kDigits = 6;
-    const int dropped = std::max(0, static_cast<int>(std::bit_width(exact)) - kDigits);
+    constexpr int kKeptBits = 6;
+    const int dropped = std::max(0, static_cast<int>(std::bit_width(exact)) - kKeptBits);
     const std::uint64_t size = exact >> dropped << dropped;
     static Mutex mutex;
     static std::map<std::uint64_t, int> known;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kSlowerStatus = 3;
 
-struct Request {
+struct CompareRequest {
     std::vector<std::string> files;
     std::string a, b, metric;
     bool json = false;
@@ -62,7 +62,7 @@ Result<std::string> chosen_target(const NamedResult& result, const std::string& 
 
 using Comparisons = Result<std::vector<Comparison>>;
 
-Comparisons within(const NamedResult& result, const Request& request) {
+Comparisons within(const NamedResult& result, const CompareRequest& request) {
     const auto a = chosen_target(result, request.a);
     if (!a) return fail(a.error());
     if (!request.b.empty() && !has_target(result, request.b))
@@ -77,7 +77,7 @@ Comparisons within(const NamedResult& result, const Request& request) {
 }
 
 /// Targets of the same name; the first of each where no name is in both, or those that were asked for.
-Comparisons between(const NamedResult& one, const NamedResult& other, const Request& request) {
+Comparisons between(const NamedResult& one, const NamedResult& other, const CompareRequest& request) {
     std::vector<Comparison> comparisons;
     if (request.a.empty() && request.b.empty())
         for (const auto& target : one.file.targets)
@@ -159,7 +159,7 @@ int status_of(const std::vector<Comparison>& comparisons, double percent) {
     return 0;
 }
 
-Result<int> run(const Request& request) {
+Result<int> compare(const CompareRequest& request) {
     std::vector<NamedResult> results;
     for (const auto& path : request.files) {
         auto file = read_result(path);
@@ -193,7 +193,7 @@ std::string check_regex(const std::string& pattern) {
     return "";
 }
 
-constexpr const char* kFooter = R"(
+constexpr const char* kCompareFooter = R"(
 One file: its first target (or --a) is A, each other one (or --b) is B; value i of both was taken in round i, and the
 ratios are paired. Two files: targets of the same name are compared, without one the first of each, and the ratios are
 not paired. A/B is the ratio of the medians (paired: the median of the rounds' ratios) with its bootstrap 95 %
@@ -210,7 +210,7 @@ allows. With 5 runs one figure in 16 seems faster or slower by chance alone: cho
 }  // namespace
 
 void add_compare(CLI::App& app, int& status) {
-    auto request = std::make_shared<Request>();
+    auto request = std::make_shared<CompareRequest>();
     auto* compare_app =
         app.add_subcommand("compare", "Ratios of two results, or of the targets of one, with a verdict");
     compare_app->add_option("FILES", request->files, "one or two files that iobench run --json wrote")
@@ -229,9 +229,9 @@ void add_compare(CLI::App& app, int& status) {
                      "exit with status 3 when a verdict is slower and the ratio worse by more than this")
         ->check(CLI::Range(0.0, 1e6))
         ->option_text("PERCENT");
-    compare_app->footer(kFooter);
+    compare_app->footer(kCompareFooter);
     compare_app->callback([request, &status] {
-        const auto done = run(*request);
+        const auto done = compare(*request);
         status = done ? *done : complain(done.error().message);
     });
 }

@@ -11,7 +11,7 @@ namespace tierfs::iobench {
 
 namespace {
 
-struct Request {
+struct ReportRequest {
     std::vector<std::string> files;
     std::string page, csv;
 };
@@ -21,7 +21,7 @@ Result<void> write(const std::string& path, const std::string& text) {
                             [&](const Sink& sink) { return sink(std::as_bytes(std::span(text))); });
 }
 
-Result<void> run(const Request& request) {
+Result<void> report(const ReportRequest& request) {
     std::vector<NamedResult> results;
     for (const auto& path : request.files) {
         auto file = read_result(path);
@@ -38,7 +38,7 @@ Result<void> run(const Request& request) {
     return write(request.page, page);
 }
 
-constexpr const char* kFooter = R"(
+constexpr const char* kReportFooter = R"(
 The page is one file that loads nothing and runs nothing: plots, tables, hosts, commands, mount options, disturbances;
 readable in the dark and on paper. Files of one suite with the same parameters and other targets stand beside each
 other; the first target is the one that ratios and verdicts are about. gnuplot (Debian's package gnuplot-nox) draws the
@@ -51,7 +51,7 @@ Exit status: 0 written, 1 failed (a file could not be read or written), 2 wrong 
 }  // namespace
 
 void add_report(CLI::App& app, int& status) {
-    auto request = std::make_shared<Request>();
+    auto request = std::make_shared<ReportRequest>();
     auto* report_app = app.add_subcommand("report", "A page with plots and tables from results, and CSV");
     report_app->add_option("FILES", request->files, "files that iobench run --json wrote")
         ->required()
@@ -59,10 +59,10 @@ void add_report(CLI::App& app, int& status) {
     auto* page = report_app->add_option("--html", request->page, "write this page")->option_text("PAGE");
     auto* csv =
         report_app->add_option("--csv", request->csv, "write every value to this file")->option_text("FILE");
-    report_app->footer(kFooter);
+    report_app->footer(kReportFooter);
     report_app->callback([request, page, csv, &status] {
         if (page->count() + csv->count() == 0) throw CLI::RequiredError("--html or --csv");
-        const auto done = run(*request);
+        const auto done = report(*request);
         status = done ? 0 : complain(done.error().message);
     });
 }

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string>
 
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs::iobench {
 

@@ -16,13 +16,13 @@ namespace tierfs::iobench {
 
 namespace {
 
-std::string content_of(pid_t pid, const char* name) {
+std::string process_file(pid_t pid, const char* name) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/" + name);
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
 std::optional<ProcessTimes> times_of(pid_t pid) {
-    return parse_process_stat(content_of(pid, "stat"), static_cast<double>(sysconf(_SC_CLK_TCK)));
+    return parse_process_stat(process_file(pid, "stat"), static_cast<double>(sysconf(_SC_CLK_TCK)));
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ void Daemon::sample() {
         process.gone = !times || times->started != process.started;
         if (process.gone) continue;
         process.now_s = times->cpu_s;
-        memory += parse_status_memory(content_of(process.pid, "status")).value_or(0);
+        memory += parse_status_memory(process_file(process.pid, "status")).value_or(0);
     }
     peak_ = std::max(peak_, memory);
 }

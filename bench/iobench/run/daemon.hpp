@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/iobench/run/result_file.hpp"
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs::iobench {
 

@@ -53,7 +53,7 @@ std::optional<std::uint64_t> number_after(std::string_view text, std::string_vie
     return words.size() < 2 ? std::nullopt : whole_number(words[1]);
 }
 
-std::string content_of(const std::string& path) {
+std::string machine_file(const std::string& path) {
     std::ifstream file(path);
     std::ostringstream text;
     text << file.rdbuf();
@@ -167,13 +167,13 @@ MachineState look_at_machine() {
     MachineState state;
     state.own_drops = own_drops();
     state.own_cpu_s = own_cpu();
-    state.drops = parse_vmstat(content_of("/proc/vmstat"));
-    state.cpu = parse_stat(content_of("/proc/stat"), ticks);
+    state.drops = parse_vmstat(machine_file("/proc/vmstat"));
+    state.cpu = parse_stat(machine_file("/proc/stat"), ticks);
     std::error_code ignored;
     for (std::filesystem::directory_iterator entry("/proc", ignored), end; !ignored && entry != end;
          entry.increment(ignored)) {
         if (!whole_number(entry->path().filename().native())) continue;
-        if (auto process = parse_process_stat(content_of(entry->path() / "stat"), ticks))
+        if (auto process = parse_process_stat(machine_file(entry->path() / "stat"), ticks))
             state.processes.push_back(std::move(*process));
     }
     return state;

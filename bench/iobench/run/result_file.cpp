@@ -69,7 +69,7 @@ Json json_of(const ResultFigure& figure) {
 }
 
 /// One value of the file and where it stands.
-struct Place {
+struct JsonPlace {
     const Json& json;
     std::string where;  ///< "figures[2].values"
 };
@@ -88,7 +88,7 @@ class Reader {
     }
 
     /// The member, null when it is missing, which is a complaint then.
-    Place member(const Place& object, const std::string& name) {
+    JsonPlace member(const JsonPlace& object, const std::string& name) {
         const std::string where = object.where.empty() ? name : object.where + "." + name;
         if (!object.json.is_object()) {
             complain(object.where.empty() ? "the file" : object.where, "is not an object");
@@ -101,8 +101,8 @@ class Reader {
     }
 
     /// The elements of a list.
-    std::vector<Place> list(const Place& place) {
-        std::vector<Place> places;
+    std::vector<JsonPlace> list(const JsonPlace& place) {
+        std::vector<JsonPlace> places;
         if (!place.json.is_array()) complain(place.where, "is not a list");
         if (failed()) return places;
         for (std::size_t i = 0; i < place.json.size(); ++i)
@@ -110,20 +110,20 @@ class Reader {
         return places;
     }
 
-    std::string text(const Place& place) {
+    std::string text(const JsonPlace& place) {
         if (place.json.is_string()) return place.json.get<std::string>();
         complain(place.where, "is not a string");
         return {};
     }
 
-    double number(const Place& place) {
+    double number(const JsonPlace& place) {
         const double value = place.json.is_number() ? place.json.get<double>() : NAN;
         if (std::isfinite(value)) return value;
         complain(place.where, "is not a finite number");
         return 0;
     }
 
-    std::uint64_t count(const Place& place) {
+    std::uint64_t count(const JsonPlace& place) {
         // A literal in a program is a signed number for the library, one that was parsed an unsigned one.
         if (place.json.is_number_unsigned() ||
             (place.json.is_number_integer() && place.json.get<std::int64_t>() >= 0))
@@ -132,29 +132,29 @@ class Reader {
         return 0;
     }
 
-    bool truth(const Place& place) {
+    bool truth(const JsonPlace& place) {
         if (place.json.is_boolean()) return place.json.get<bool>();
         complain(place.where, "is neither true nor false");
         return false;
     }
 
-    Json object(const Place& place) {
+    Json object(const JsonPlace& place) {
         if (place.json.is_object()) return place.json;
         complain(place.where, "is not an object");
         return Json::object();
     }
 
-    std::optional<double> number_or_null(const Place& place) {
+    std::optional<double> number_or_null(const JsonPlace& place) {
         return place.json.is_null() ? std::nullopt : std::optional(number(place));
     }
 
-    std::optional<std::string> text_or_null(const Place& place) {
+    std::optional<std::string> text_or_null(const JsonPlace& place) {
         return place.json.is_null() ? std::nullopt : std::optional(text(place));
     }
 
-    std::vector<std::string> texts(const Place& place) {
+    std::vector<std::string> texts(const JsonPlace& place) {
         std::vector<std::string> all;
-        for (const Place& element : list(place)) all.push_back(text(element));
+        for (const JsonPlace& element : list(place)) all.push_back(text(element));
         return all;
     }
 
@@ -164,7 +164,7 @@ class Reader {
     std::optional<Error> error_;
 };
 
-ResultTarget read_target(Reader& reader, const Place& at) {
+ResultTarget read_target(Reader& reader, const JsonPlace& at) {
     ResultTarget target;
     target.name = reader.text(reader.member(at, "name"));
     target.path = reader.text(reader.member(at, "path"));
@@ -172,11 +172,11 @@ ResultTarget read_target(Reader& reader, const Place& at) {
     target.fs_source = reader.text(reader.member(at, "fs_source"));
     target.mount_point = reader.text(reader.member(at, "mount_point"));
     target.mount_options = reader.text(reader.member(at, "mount_options"));
-    if (const Place device = reader.member(at, "device"); !device.json.is_null())
+    if (const JsonPlace device = reader.member(at, "device"); !device.json.is_null())
         target.device = {.name = reader.text(reader.member(device, "name")),
                          .model = reader.text_or_null(reader.member(device, "model")).value_or(""),
                          .peak_mb_per_s = reader.number_or_null(reader.member(device, "peak_mb_per_s"))};
-    if (const Place daemon = reader.member(at, "daemon"); !daemon.json.is_null())
+    if (const JsonPlace daemon = reader.member(at, "daemon"); !daemon.json.is_null())
         target.daemon = {.pid = static_cast<std::int64_t>(reader.count(reader.member(daemon, "pid"))),
                          .command = reader.text(reader.member(daemon, "command")),
                          .peak_rss_bytes = reader.count(reader.member(daemon, "peak_rss_bytes")),
@@ -185,7 +185,7 @@ ResultTarget read_target(Reader& reader, const Place& at) {
     return target;
 }
 
-Better read_better(Reader& reader, const Place& at) {
+Better read_better(Reader& reader, const JsonPlace& at) {
     const std::string word = reader.text(at);
     for (std::size_t i = 0; i < kBetter.size(); ++i)
         if (word == kBetter[i]) return static_cast<Better>(i);
@@ -193,7 +193,7 @@ Better read_better(Reader& reader, const Place& at) {
     return Better::neither;
 }
 
-Summary read_summary(Reader& reader, const Place& at, const std::vector<double>& values) {
+Summary read_summary(Reader& reader, const JsonPlace& at, const std::vector<double>& values) {
     if (!at.json.contains("median")) return summarize(values);
     Summary summary;
     summary.median = reader.number(reader.member(at, "median"));
@@ -203,22 +203,22 @@ Summary read_summary(Reader& reader, const Place& at, const std::vector<double>&
     const auto ends = reader.list(reader.member(at, "ci95"));
     if (ends.size() != 2) reader.complain(at.where + ".ci95", "is not a list of two numbers");
     if (!reader.failed()) summary.ci95 = {reader.number(ends[0]), reader.number(ends[1])};
-    for (const Place& element : reader.list(reader.member(at, "outliers"))) {
+    for (const JsonPlace& element : reader.list(reader.member(at, "outliers"))) {
         summary.outliers.push_back(reader.count(element));
         if (summary.outliers.back() >= values.size()) reader.complain(element.where, "is no index of values");
     }
     return summary;
 }
 
-ResultFigure read_figure(Reader& reader, const Place& at) {
+ResultFigure read_figure(Reader& reader, const JsonPlace& at) {
     ResultFigure figure;
     figure.target = reader.text(reader.member(at, "target"));
     figure.test = reader.text(reader.member(at, "case"));
     figure.metric = reader.text(reader.member(at, "metric"));
     figure.unit = reader.text(reader.member(at, "unit"));
     figure.better = read_better(reader, reader.member(at, "better"));
-    const Place values = reader.member(at, "values");
-    for (const Place& element : reader.list(values)) figure.values.push_back(reader.number(element));
+    const JsonPlace values = reader.member(at, "values");
+    for (const JsonPlace& element : reader.list(values)) figure.values.push_back(reader.number(element));
     if (figure.values.empty()) reader.complain(values.where, "is empty");
     if (figure.values.size() > kMostValues) reader.complain(values.where, "has over 10000 values");
     if (reader.failed()) return figure;
@@ -244,10 +244,10 @@ void check_names(Reader& reader, const ResultFile& file) {
     }
 }
 
-void read_header(Reader& reader, const Place& top) {
+void read_header(Reader& reader, const JsonPlace& top) {
     if (reader.text(reader.member(top, "format")) != kFormat)
         reader.complain("format", "is not \"iobench\": no result of iobench run");
-    const Place version = reader.member(top, "version");
+    const JsonPlace version = reader.member(top, "version");
     if (reader.count(version) != kVersion)
         reader.complain("version", "is " + version.json.dump() + "; this iobench reads version 1");
 }
@@ -309,7 +309,7 @@ Json to_json(const ResultFile& file) {
 
 Result<ResultFile> from_json(const Json& json, const std::string& name) {
     Reader reader(name);
-    const Place top{json, ""};
+    const JsonPlace top{json, ""};
     read_header(reader, top);
     ResultFile file;
     file.tierfs = reader.text(reader.member(top, "tierfs"));
@@ -322,11 +322,11 @@ Result<ResultFile> from_json(const Json& json, const std::string& name) {
     file.parameters = reader.object(reader.member(top, "parameters"));
     file.dataset_rule = reader.text(reader.member(top, "dataset_rule"));
     file.host = reader.object(reader.member(top, "host"));
-    for (const Place& at : reader.list(reader.member(top, "targets")))
+    for (const JsonPlace& at : reader.list(reader.member(top, "targets")))
         file.targets.push_back(read_target(reader, at));
-    for (const Place& at : reader.list(reader.member(top, "figures")))
+    for (const JsonPlace& at : reader.list(reader.member(top, "figures")))
         file.figures.push_back(read_figure(reader, at));
-    for (const Place& at : reader.list(reader.member(top, "disturbances")))
+    for (const JsonPlace& at : reader.list(reader.member(top, "disturbances")))
         file.disturbances.push_back({.target = reader.text(reader.member(at, "target")),
                                      .test = reader.text(reader.member(at, "case")),
                                      .what = reader.text(reader.member(at, "what")),

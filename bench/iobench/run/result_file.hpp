@@ -12,7 +12,7 @@
 
 #include "bench/iobench/run/statistics.hpp"
 #include "bench/iobench/suites/suites.hpp"
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs::iobench {
 

@@ -8,7 +8,7 @@
 
 #include "bench/iobench/run/interruption.hpp"
 #include "bench/iobench/suites/suites.hpp"
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs::iobench {
 

@@ -20,7 +20,7 @@ std::string interval_text(const Interval& interval) {
     return "[" + number(interval[0]) + ", " + number(interval[1]) + "]";
 }
 
-std::string describe(const ResultTarget& target) {
+std::string line_of(const ResultTarget& target) {
     std::string text =
         printable(target.name + ": " + target.path + ", " + target.fs_type + " of " + target.fs_source);
     if (const auto& device = target.device; device && !device->name.empty())
@@ -129,7 +129,7 @@ std::string disturbances_of(const ResultFile& result) {
 
 std::string table_of(const ResultFile& result) {
     std::string text;
-    for (const auto& target : result.targets) text += describe(target);
+    for (const auto& target : result.targets) text += line_of(target);
     text += printable(result.dataset_rule) + "\n\n";
     if (!result.figures.empty()) text += figures_of(result) + "\n";
     text += disturbances_of(result);

@@ -7,7 +7,7 @@
 
 #include "bench/iobench/run/runner.hpp"
 #include "bench/iobench/suites/suites.hpp"
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs::iobench {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs::iobench {
 

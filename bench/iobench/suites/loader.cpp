@@ -10,7 +10,7 @@ namespace tierfs::iobench {
 
 namespace {
 
-struct Choice {
+struct LoaderChoice {
     std::string loader;  // FILE.py:function
     std::string python = "/usr/bin/python3";
     std::string reference;
@@ -146,7 +146,7 @@ class LoaderKind : public SuiteKind {
     }
 
   private:
-    Choice choice_;
+    LoaderChoice choice_;
 };
 
 }  // namespace

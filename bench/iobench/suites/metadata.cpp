@@ -17,7 +17,7 @@ namespace tierfs::iobench {
 
 namespace {
 
-struct Choice {
+struct MetadataChoice {
     std::vector<std::string> operations;  // none: all
     std::uint64_t names = 0;              // 0: all
     bool write = false;
@@ -96,7 +96,8 @@ std::vector<std::string> all_cases(bool write) {
 
 class Metadata : public Suite {
   public:
-    Metadata(const RunOptions& options, const Choice& choice, NameTree tree, std::unique_ptr<Scratch> scratch)
+    Metadata(const RunOptions& options, const MetadataChoice& choice, NameTree tree,
+             std::unique_ptr<Scratch> scratch)
         : options_(options),
           choice_(choice),
           tree_(std::move(tree)),
@@ -334,7 +335,7 @@ class Metadata : public Suite {
     }
 
     const RunOptions options_;
-    const Choice choice_;
+    const MetadataChoice choice_;
     const NameTree tree_;
     const std::unique_ptr<Scratch> scratch_;  // none: nothing is written
     std::vector<std::byte> content_;
@@ -404,7 +405,7 @@ class MetadataKind : public SuiteKind {
     }
 
   private:
-    Choice choice_;
+    MetadataChoice choice_;
 };
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/iobench/run/workers.hpp"
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs::iobench {
 

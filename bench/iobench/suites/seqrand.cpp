@@ -14,7 +14,7 @@ namespace tierfs::iobench {
 
 namespace {
 
-struct Choice {
+struct SeqrandChoice {
     std::vector<std::string> files;  ///< relative to the directory; none: the largest
     Matrix matrix;
     double seconds = 5;
@@ -25,7 +25,7 @@ struct Choice {
 
 class SeqRand : public Suite {
   public:
-    SeqRand(const RunOptions& options, const Choice& choice, std::vector<ReadCase> cases,
+    SeqRand(const RunOptions& options, const SeqrandChoice& choice, std::vector<ReadCase> cases,
             std::vector<ReadFile> files, std::vector<Content> contents)
         : options_(options),
           choice_(choice),
@@ -94,7 +94,7 @@ class SeqRand : public Suite {
     }
 
     const RunOptions options_;
-    const Choice choice_;
+    const SeqrandChoice choice_;
     const std::vector<ReadCase> cases_;
     const std::vector<ReadFile> files_;
     const std::vector<Content> contents_;
@@ -136,7 +136,7 @@ Result<void> check_case(const ReadCase& one, const std::vector<ReadFile>& files)
 }
 
 Result<std::vector<Content>> contents_of(const std::string& manifest_path, const std::vector<ReadFile>& files,
-                                         const Choice& choice) {
+                                         const SeqrandChoice& choice) {
     if (manifest_path.empty()) return std::vector<Content>{};
     const auto manifest = read_manifest(manifest_path);
     if (!manifest) return fail(manifest.error());
@@ -248,7 +248,7 @@ class SeqRandKind : public SuiteKind {
             ->capture_default_str();
     }
 
-    Choice choice_;
+    SeqrandChoice choice_;
 };
 
 }  // namespace

@@ -31,7 +31,7 @@ bool is_packed(Access access) {
 }
 
 /// What one process did.
-struct Share {
+struct FileShare {
     std::uint64_t start_ns, end_ns, bytes;
 };
 
@@ -41,7 +41,7 @@ struct ShardRun {
 };
 
 /// Reads a shard from its beginning to the end of the last of `samples`, which lie in it one behind another.
-Result<void> stream(const std::string& path, std::span<const Sample> samples, Share& share) {
+Result<void> stream(const std::string& path, std::span<const Sample> samples, FileShare& share) {
     auto file = open_for_reading(path);
     if (!file) return fail(file.error());
     const std::uint64_t end = samples.back().offset + samples.back().size;
@@ -122,7 +122,7 @@ class SmallFiles : public Suite {
     Result<Metrics> read_each(const SampleSet& set, const std::vector<std::uint32_t>& order) {
         Shared<float> latencies(order.size());  // microseconds
         auto metrics =
-            measure(order.size(), [&](unsigned index, Share& share, const Begin& begin) -> Result<void> {
+            measure(order.size(), [&](unsigned index, FileShare& share, const Begin& begin) -> Result<void> {
                 std::uint64_t largest = 0;
                 for (std::size_t i = index; i < order.size(); i += options_.processes)
                     largest = std::max(largest, set.samples[order[i]].size);
@@ -150,7 +150,7 @@ class SmallFiles : public Suite {
         std::uint64_t samples = 0;
         for (const ShardRun& run : *runs) samples += run.count;
         shuffle(*runs, seed);
-        return measure(samples, [&](unsigned index, Share& share, const Begin& begin) -> Result<void> {
+        return measure(samples, [&](unsigned index, FileShare& share, const Begin& begin) -> Result<void> {
             begin();
             for (std::size_t i = index; i < runs->size(); i += options_.processes) {
                 const ShardRun& run = (*runs)[i];
@@ -166,11 +166,11 @@ class SmallFiles : public Suite {
     /// `read` in every process, from the first one's begin() to the last one's end; what comes before it is
     /// not measured.
     Result<Metrics> measure(std::uint64_t samples,
-                            const std::function<Result<void>(unsigned, Share&, const Begin&)>& read) {
-        Shared<Share> shares(options_.processes);
+                            const std::function<Result<void>(unsigned, FileShare&, const Begin&)>& read) {
+        Shared<FileShare> shares(options_.processes);
         Gate gate(options_.processes);
         Workers workers(options_.processes, [&](unsigned index) -> Result<void> {
-            Share& share = shares[index];
+            FileShare& share = shares[index];
             auto done = read(index, share, [&] {
                 gate.wait();
                 share.start_ns = now_ns();
@@ -184,7 +184,7 @@ class SmallFiles : public Suite {
         gate.open();
         if (auto done = workers.wait(); !done) return fail(done.error());
         std::uint64_t start = ~0ULL, end = 0, bytes = 0;
-        for (const Share& share : shares) {
+        for (const FileShare& share : shares) {
             start = std::min(start, share.start_ns);
             end = std::max(end, share.end_ns);
             bytes += share.bytes;

@@ -11,7 +11,7 @@
 
 #include "bench/iobench/data/files.hpp"
 #include "bench/iobench/run/host.hpp"
-#include "config/result.hpp"
+#include "config/base/result.hpp"
 
 namespace tierfs::iobench {
 

@@ -160,7 +160,7 @@ class Epoch {
         for (std::uint64_t rank = 0; rank < division_.ranks; ++rank) {
             const Step* first = steps_.begin() + rank * steps;
             record.trace.push_back(
-                {Block{starts_[rank], first[steps - 1].synchronized, {first, first + steps}}});
+                {StepBlock{starts_[rank], first[steps - 1].synchronized, {first, first + steps}}});
             for (std::uint64_t step = 0; step < steps; ++step) record.samples += division_.size_of(step);
         }
         for (const Lane& lane : lanes_) record.bytes += lane.bytes;

@@ -33,7 +33,7 @@ Utilization times(Utilization figures, double factor) {
 
 }  // namespace
 
-Utilization block_utilization(const Block& block, std::uint64_t epoch_steps, const Measured& measured) {
+Utilization block_utilization(const StepBlock& block, std::uint64_t epoch_steps, const Measured& measured) {
     const std::uint64_t first = measured.exclude_start;
     const std::uint64_t end = epoch_steps - std::min(epoch_steps, measured.exclude_end);  // s1 + 1
     std::uint64_t compute = 0, outside = 0, barriers = 0;
@@ -55,10 +55,10 @@ Utilization block_utilization(const Block& block, std::uint64_t epoch_steps, con
 
 Utilization rank_utilization(const RankTrace& rank, const Measured& measured) {
     std::uint64_t steps = 0;
-    for (const Block& block : rank) steps += block.steps.size();
+    for (const StepBlock& block : rank) steps += block.steps.size();
     if (steps == 0) return {};
     Utilization sum;
-    for (const Block& block : rank)
+    for (const StepBlock& block : rank)
         sum += times(block_utilization(block, steps, measured), static_cast<double>(block.steps.size()));
     return times(sum, 1 / static_cast<double>(steps));
 }
@@ -80,7 +80,7 @@ Utilization run_utilization(const std::vector<EpochTrace>& epochs, const Measure
 Times times_of(const EpochTrace& epoch) {
     std::uint64_t load = 0, compute = 0, barrier = 0;
     for (const RankTrace& rank : epoch)
-        for (const Block& block : rank)
+        for (const StepBlock& block : rank)
             for (const Step& step : block.steps) {
                 load += step.loaded - step.asked;
                 compute += compute_of(step);

@@ -30,12 +30,12 @@ struct Step {
     std::uint64_t synchronized = 0;  ///< every rank has arrived
 };
 
-struct Block {
+struct StepBlock {
     std::uint64_t start = 0, end = 0;
     std::vector<Step> steps;
 };
 
-using RankTrace = std::vector<Block>;
+using RankTrace = std::vector<StepBlock>;
 using EpochTrace = std::vector<RankTrace>;
 
 /// Which steps count. The defaults are DLIO's.
@@ -54,7 +54,7 @@ struct Utilization {
 };
 
 /// `epoch_steps`: of the rank in all its blocks.
-Utilization block_utilization(const Block& block, std::uint64_t epoch_steps, const Measured& measured);
+Utilization block_utilization(const StepBlock& block, std::uint64_t epoch_steps, const Measured& measured);
 Utilization rank_utilization(const RankTrace& rank, const Measured& measured);
 Utilization epoch_utilization(const EpochTrace& epoch, const Measured& measured);
 Utilization run_utilization(const std::vector<EpochTrace>& epochs, const Measured& measured);

@@ -13,7 +13,7 @@
 #include "bench/iobench/suites/suites.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace checkpoint_test {
 
 namespace fs = std::filesystem;
 
@@ -177,5 +177,5 @@ TEST_F(CheckpointTest, WhatCannotBeIsRefusedBeforeTheRun) {
     EXPECT_THROW(with({"--checkpoint-ranks", "0"}), CLI::ParseError);
 }
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace tierfs::iobench

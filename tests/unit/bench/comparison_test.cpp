@@ -8,7 +8,7 @@
 #include "bench/iobench/report/sections.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace comparison_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -224,5 +224,5 @@ TEST(Sections, HaveAMetricForEachCase) {
     EXPECT_THAT(names, ElementsAre("files_per_s", "requests", "fish_s"));
 }
 
-}  // namespace
+}  // namespace comparison_test
 }  // namespace tierfs::iobench

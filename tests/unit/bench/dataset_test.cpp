@@ -10,7 +10,7 @@
 #include "bench/iobench/data/files.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace dataset_test {
 
 namespace fs = std::filesystem;
 
@@ -144,5 +144,5 @@ TEST_F(Dataset, ReadManifestRefusesWhatIsNone) {
     }
 }
 
-}  // namespace
+}  // namespace dataset_test
 }  // namespace tierfs::iobench

@@ -14,7 +14,7 @@
 #include "bench/iobench/data/random.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace generators_test {
 
 std::uint64_t little_endian(const Bytes& bytes, std::size_t at, unsigned count) {
     std::uint64_t value = 0;
@@ -155,5 +155,5 @@ TEST(Random, ShuffleIsAPermutationThatBelongsToItsSeed) {
     EXPECT_EQ(std::set<int>(first.begin(), first.end()).size(), sorted.size());
 }
 
-}  // namespace
+}  // namespace generators_test
 }  // namespace tierfs::iobench

@@ -5,7 +5,7 @@
 #include <memory>
 
 namespace tierfs::iobench {
-namespace {
+namespace latencies_test {
 
 TEST(LatenciesTest, NothingHasNoQuantiles) {
     const auto none = std::make_unique<Latencies>();
@@ -44,5 +44,5 @@ TEST(LatenciesTest, AddUp) {
     EXPECT_EQ(fast->quantile(0.99), 200);
 }
 
-}  // namespace
+}  // namespace latencies_test
 }  // namespace tierfs::iobench

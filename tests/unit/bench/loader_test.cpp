@@ -14,7 +14,7 @@
 #include "bench/iobench/suites/suites.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace loader_test {
 
 namespace fs = std::filesystem;
 
@@ -257,5 +257,5 @@ TEST_F(LoaderTest, NothingIsLeftBesideTheUsersFile) {
     EXPECT_FALSE(fs::exists(root_ + "/__pycache__"));
 }
 
-}  // namespace
+}  // namespace loader_test
 }  // namespace tierfs::iobench

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 namespace tierfs::iobench {
-namespace {
+namespace machine_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -169,5 +169,5 @@ TEST(Disturbances, NothingIsKnownOfMachinesThatTellNothing) {
     EXPECT_THAT(disturbances({}, {}, {}), IsEmpty());
 }
 
-}  // namespace
+}  // namespace machine_test
 }  // namespace tierfs::iobench

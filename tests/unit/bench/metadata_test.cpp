@@ -13,7 +13,7 @@
 #include "bench/iobench/suites/suites.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace metadata_test {
 
 namespace fs = std::filesystem;
 
@@ -278,5 +278,5 @@ TEST_F(MetadataTest, ADirectoryThatIsAnothersIsNotRemoved) {
     EXPECT_TRUE(fs::exists(path));
 }
 
-}  // namespace
+}  // namespace metadata_test
 }  // namespace tierfs::iobench

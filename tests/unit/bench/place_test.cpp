@@ -7,7 +7,7 @@
 #include <fstream>
 
 namespace tierfs::iobench {
-namespace {
+namespace place_test {
 
 namespace fs = std::filesystem;
 
@@ -99,5 +99,5 @@ TEST(Describe, KnowsWhereThisFolderIs) {
     EXPECT_EQ(describe("proc", "/proc/self").target.fs_type, "proc");
 }
 
-}  // namespace
+}  // namespace place_test
 }  // namespace tierfs::iobench

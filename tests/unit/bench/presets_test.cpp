@@ -10,7 +10,7 @@
 #include "bench/iobench/data/manifest.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace presets_test {
 
 TEST(Presets, HaveTheNumbersOfTheirSource) {
     std::set<std::string_view> names;
@@ -123,5 +123,5 @@ TEST(TfRecord, IsFramedWithLengthAndChecksums) {
     EXPECT_FALSE(make_tfrecord(3, 15));
 }
 
-}  // namespace
+}  // namespace presets_test
 }  // namespace tierfs::iobench

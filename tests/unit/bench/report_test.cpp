@@ -11,7 +11,7 @@
 #include "bench/iobench/report/text.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace report_test {
 
 namespace fs = std::filesystem;
 using testing::ElementsAre;
@@ -276,5 +276,5 @@ TEST(Page, OfAFileWithNothingInItIsAPage) {
     EXPECT_EQ(csv_table({NamedResult{"empty.json", {}}}), "file,suite,target,case,metric,unit,run,value\r\n");
 }
 
-}  // namespace
+}  // namespace report_test
 }  // namespace tierfs::iobench

@@ -10,7 +10,7 @@
 #include <functional>
 
 namespace tierfs::iobench {
-namespace {
+namespace result_file_test {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
@@ -227,5 +227,5 @@ TEST(UnitOf, IsTheEndOfTheName) {
     EXPECT_EQ(unit_of("_s"), "s");
 }
 
-}  // namespace
+}  // namespace result_file_test
 }  // namespace tierfs::iobench

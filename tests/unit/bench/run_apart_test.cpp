@@ -12,7 +12,7 @@
 #include "bench/iobench/run/workers.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace run_apart_test {
 
 namespace fs = std::filesystem;
 
@@ -196,5 +196,5 @@ TEST(Interruption, KeepsTheFirstSignal) {
     sigtimedwait(&both, nullptr, &none);
 }
 
-}  // namespace
+}  // namespace run_apart_test
 }  // namespace tierfs::iobench

@@ -14,7 +14,7 @@
 #include "bench/iobench/run/workers.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace runner_test {
 
 using testing::Contains;
 using testing::ElementsAre;
@@ -333,5 +333,5 @@ TEST(ProgressLine, TellsWhatIsDoneAndWhatIsLeft) {
               "case 2 of 6, shuffled: xfs, warm-up 3 of 5, 7 min left");
 }
 
-}  // namespace
+}  // namespace runner_test
 }  // namespace tierfs::iobench

@@ -7,7 +7,7 @@
 #include <fstream>
 
 namespace tierfs::iobench {
-namespace {
+namespace sample_list_test {
 
 namespace fs = std::filesystem;
 
@@ -84,5 +84,5 @@ TEST_F(SampleList, ALinkIsNotFollowed) {
     EXPECT_NE(refusal("link\n").find("is not a regular file"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace sample_list_test
 }  // namespace tierfs::iobench

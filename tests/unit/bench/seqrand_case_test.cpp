@@ -9,7 +9,7 @@
 #include "bench/iobench/suites/seqrand_blocks.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace seqrand_case_test {
 
 std::vector<std::string> names_of(const Matrix& matrix) {
     std::vector<std::string> names;
@@ -170,5 +170,5 @@ TEST(SeqRandFeed, MoreThreadsThanBlocksLeavesSomeWithNothing) {
     EXPECT_EQ(reads, 5U);  // the one block's reader, five times ten bytes
 }
 
-}  // namespace
+}  // namespace seqrand_case_test
 }  // namespace tierfs::iobench

@@ -14,7 +14,7 @@
 #include "bench/iobench/suites/suites.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace seqrand_test {
 
 namespace fs = std::filesystem;
 
@@ -250,5 +250,5 @@ TEST(SeqRandIoUring, ErrorsSayWhoForbidsItAndWhatToDo) {
     EXPECT_EQ(iouring_error(EMFILE, 0).code, EMFILE);
 }
 
-}  // namespace
+}  // namespace seqrand_test
 }  // namespace tierfs::iobench

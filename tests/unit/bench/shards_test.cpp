@@ -16,7 +16,7 @@
 #include "bench/iobench/suites/samples.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace shards_test {
 
 namespace fs = std::filesystem;
 
@@ -301,5 +301,5 @@ TEST_F(Shards, AFullDiskIsExplained) {
     EXPECT_TRUE(make_dataset(plan_));
 }
 
-}  // namespace
+}  // namespace shards_test
 }  // namespace tierfs::iobench

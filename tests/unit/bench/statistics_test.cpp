@@ -7,7 +7,7 @@
 #include <numeric>
 
 namespace tierfs::iobench {
-namespace {
+namespace statistics_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -107,5 +107,5 @@ TEST(Statistics, SummaryHoldsThemAll) {
     EXPECT_THAT(summary.outliers, ElementsAre(4));
 }
 
-}  // namespace
+}  // namespace statistics_test
 }  // namespace tierfs::iobench

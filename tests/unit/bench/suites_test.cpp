@@ -14,7 +14,7 @@
 #include "bench/iobench/run/workers.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace suites_test {
 
 namespace fs = std::filesystem;
 
@@ -196,5 +196,5 @@ TEST(WorkersTest, WaitAtTheGateUntilReleased) {
     EXPECT_EQ(count[0], 4);
 }
 
-}  // namespace
+}  // namespace suites_test
 }  // namespace tierfs::iobench

@@ -10,7 +10,7 @@
 #include "bench/iobench/run/peak.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace targets_test {
 
 namespace fs = std::filesystem;
 
@@ -153,5 +153,5 @@ TEST_F(Targets, PeakOfAFileIsMeasured) {
     EXPECT_FALSE(measure_peak(root_ + "/none"));
 }
 
-}  // namespace
+}  // namespace targets_test
 }  // namespace tierfs::iobench

@@ -17,7 +17,7 @@
 #include "bench/iobench/suites/trainer_options.hpp"
 
 namespace tierfs::iobench {
-namespace {
+namespace trainer_test {
 
 namespace fs = std::filesystem;
 
@@ -64,7 +64,7 @@ TEST(TrainerDivision, KeepLastReadsAllAndFillsUpRanksFromTheBeginning) {
 }
 
 EpochRecord record(std::uint64_t begun_ms, const std::vector<Step>& steps_ms) {
-    Block block;
+    StepBlock block;
     block.start = begun_ms * 1'000'000;
     for (Step step : steps_ms) {
         for (auto* time : {&step.asked, &step.loaded, &step.computed, &step.synchronized}) *time *= 1'000'000;
@@ -426,5 +426,5 @@ TEST_F(TrainerTest, TheRuleCountsWhatAnEpochReads) {
     EXPECT_NE(rule->text.find("0.03 MB"), std::string::npos) << rule->text;
 }
 
-}  // namespace
+}  // namespace trainer_test
 }  // namespace tierfs::iobench

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tierfs::iobench {
-namespace {
+namespace utilization_test {
 
 constexpr std::uint64_t kMs = 1'000'000;
 
@@ -14,8 +14,8 @@ struct Spent {
 
 /// A block that begins at `start` ms, spends `before` ms until its first step, and ends with its last
 /// barrier.
-Block block(std::uint64_t start, std::uint64_t before, const std::vector<Spent>& spent) {
-    Block made;
+StepBlock block(std::uint64_t start, std::uint64_t before, const std::vector<Spent>& spent) {
+    StepBlock made;
     made.start = start * kMs;
     std::uint64_t at = (start + before) * kMs;
     for (const Spent& step : spent) {
@@ -95,5 +95,5 @@ TEST(AcceleratorUtilization, TimesAreSumsOverStepsAndMeansOverRanks) {
     EXPECT_EQ(times_of({}).load, 0);
 }
 
-}  // namespace
+}  // namespace utilization_test
 }  // namespace tierfs::iobench

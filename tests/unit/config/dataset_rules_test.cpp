@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tierfs {
-namespace {
+namespace dataset_rules_test {
 
 using std::chrono::hours;
 
@@ -117,5 +117,5 @@ TEST(ConfigDatasetRules, ProblemsSayWhatIsAllowed) {
     EXPECT_NE(problem("reads", "> 5s").find("number"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace dataset_rules_test
 }  // namespace tierfs

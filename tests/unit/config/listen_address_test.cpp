@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tierfs {
-namespace {
+namespace listen_address_test {
 
 TEST(ListenAddress, IsOfThisMachineAlone) {
     const auto port = parse_listen_address("127.0.0.1:9464");
@@ -22,5 +22,5 @@ TEST(ListenAddress, IsOfThisMachineAlone) {
     EXPECT_TRUE(parse_listen_address("/" + std::string(106, 'x')));
 }
 
-}  // namespace
+}  // namespace listen_address_test
 }  // namespace tierfs

@@ -10,7 +10,7 @@
 #include "config/memory_sources.hpp"
 
 namespace tierfs {
-namespace {
+namespace memory_plan_test {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
@@ -96,5 +96,5 @@ TEST_F(ConfigMemoryRoots, ResidentMemoryIsAnonSharedAndHuge) {
     EXPECT_GT(resident_memory(), 0U);
 }
 
-}  // namespace
+}  // namespace memory_plan_test
 }  // namespace tierfs

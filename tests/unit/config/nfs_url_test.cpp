@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tierfs {
-namespace {
+namespace nfs_url_test {
 
 TEST(NfsUrl, SaysWhatItNames) {
     const auto url =
@@ -53,5 +53,5 @@ TEST(NfsUrl, WinsOverTheSettings) {
     EXPECT_FALSE(load("nfs://h", {}));
 }
 
-}  // namespace
+}  // namespace nfs_url_test
 }  // namespace tierfs

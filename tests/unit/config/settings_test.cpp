@@ -10,7 +10,7 @@
 #include "config/settings_manual.hpp"
 
 namespace tierfs {
-namespace {
+namespace settings_test {
 
 using Options = std::vector<std::string>;
 
@@ -309,5 +309,5 @@ TEST_F(ConfigSettings, HelpAndManNameEveryKey) {
     }
 }
 
-}  // namespace
+}  // namespace settings_test
 }  // namespace tierfs

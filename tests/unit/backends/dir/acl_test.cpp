@@ -13,7 +13,7 @@
 #include "backends/dir/directory_origin.hpp"
 
 namespace tierfs {
-namespace {
+namespace acl_test {
 
 namespace fs = std::filesystem;
 
@@ -86,5 +86,5 @@ TEST(PosixAcl, TheOriginShowsTheOwningGroupsBitsNotTheMask) {
     EXPECT_EQ(AclReader().mode_of((base / "gone").string(), status), 0600U) << "in doubt: not the group";
 }
 
-}  // namespace
+}  // namespace acl_test
 }  // namespace tierfs

@@ -10,7 +10,7 @@
 #include <thread>
 
 namespace tierfs {
-namespace {
+namespace beneath_test {
 
 namespace fs = std::filesystem;
 
@@ -62,5 +62,5 @@ TEST_F(OpenBeneath, ALeaseThatIsGivenBackIsWaitedFor) {
     EXPECT_TRUE(opened) << opened.error().message;
 }
 
-}  // namespace
+}  // namespace beneath_test
 }  // namespace tierfs

@@ -11,7 +11,7 @@
 #include <set>
 
 namespace tierfs {
-namespace {
+namespace directory_origin_test {
 
 namespace fs = std::filesystem;
 
@@ -189,5 +189,5 @@ TEST_F(DirectoryOriginTest, IdentityIsTheRealPath) {
     EXPECT_EQ((*alias)->identity(), origin_->identity());
 }
 
-}  // namespace
+}  // namespace directory_origin_test
 }  // namespace tierfs

@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "backends/disk/aligned_buffer.hpp"
+#include "config/base/aligned_buffer.hpp"
 
 namespace tierfs {
-namespace {
+namespace directory_writer_test {
 
 namespace fs = std::filesystem;
 
@@ -167,5 +167,5 @@ TEST_F(DirectoryWriterTest, RemovesAndLooks) {
     EXPECT_EQ(writer_->stat_file("d").error().code, EISDIR);
 }
 
-}  // namespace
+}  // namespace directory_writer_test
 }  // namespace tierfs

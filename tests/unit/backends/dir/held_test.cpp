@@ -5,10 +5,10 @@
 #include <future>
 
 #include "backends/dir/patient_calls.hpp"
-#include "backends/dir/read_pool.hpp"
+#include "backends/origin/read_pool.hpp"
 
 namespace tierfs {
-namespace {
+namespace held_test {
 
 using namespace std::chrono_literals;
 
@@ -182,5 +182,5 @@ TEST_F(HeldReads, StopDoesNotWaitForThem) {
     dead_->wait_for_held(0);
 }
 
-}  // namespace
+}  // namespace held_test
 }  // namespace tierfs

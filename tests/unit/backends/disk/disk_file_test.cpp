@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace tierfs {
-namespace {
+namespace disk_file_test {
 
 class DiskFileTest : public ::testing::Test {
   protected:
@@ -108,5 +108,5 @@ TEST(FileDescriptorTest, ClosesOnceAndMoves) {
     ::close(given);
 }
 
-}  // namespace
+}  // namespace disk_file_test
 }  // namespace tierfs

@@ -16,7 +16,7 @@
 #include "tests/unit/backends/http/scripted_server.hpp"
 
 namespace tierfs::http {
-namespace {
+namespace distrust_test {
 
 using namespace std::chrono_literals;
 
@@ -113,5 +113,5 @@ TEST(HttpDistrust, GarbageOnAConnectionThatWasUsedBeforeMayBeTheRestOfAReply) {
     EXPECT_FALSE(worth_repeating(response)) << "who never spoke HTTP will not do so next time";
 }
 
-}  // namespace
+}  // namespace distrust_test
 }  // namespace tierfs::http

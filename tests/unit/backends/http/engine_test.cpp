@@ -7,7 +7,7 @@
 #include "tests/unit/backends/http/scripted_server.hpp"
 
 namespace tierfs::http {
-namespace {
+namespace engine_test {
 
 using namespace std::chrono_literals;
 using test::Gate;
@@ -348,5 +348,5 @@ TEST(HttpEngine, EndlessHeadersAreRefused) {
     EXPECT_NE(engine.fetch(get(server.url())).failure, Failure::none);
 }
 
-}  // namespace
+}  // namespace engine_test
 }  // namespace tierfs::http

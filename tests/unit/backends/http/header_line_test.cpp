@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tierfs::http {
-namespace {
+namespace header_line_test {
 
 Response response_of(std::initializer_list<std::string_view> lines) {
     Response response;
@@ -35,5 +35,5 @@ TEST(HttpHeaderLine, WhatIsNoHeaderIsLeftOut) {
     EXPECT_TRUE(response_of({"no colon\r\n", "\r\n", ""}).headers.empty());
 }
 
-}  // namespace
+}  // namespace header_line_test
 }  // namespace tierfs::http

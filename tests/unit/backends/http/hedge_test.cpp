@@ -5,7 +5,7 @@
 #include "tests/unit/backends/http/scripted_server.hpp"
 
 namespace tierfs::http {
-namespace {
+namespace hedge_test {
 
 using namespace std::chrono_literals;
 using test::Gate;
@@ -299,5 +299,5 @@ TEST_F(HedgeTest, MayGoBeforeWhatItSent) {
     EXPECT_EQ(wait().status, 206);
 }
 
-}  // namespace
+}  // namespace hedge_test
 }  // namespace tierfs::http

@@ -8,7 +8,7 @@
 #ifdef TIERFS_TEST_POINTS
 
 namespace tierfs::http {
-namespace {
+namespace reactor_order_test {
 
 using namespace std::chrono_literals;
 
@@ -55,7 +55,8 @@ TEST(ReactorOrder, ARequestThatComesWhileAReactorStopsIsCancelledOnce) {
     EXPECT_EQ(timers, 1);
 }
 
-}  // namespace
-}  // namespace tierfs::http
+}  // namespace reactor_order_test
 
 #endif
+
+}  // namespace reactor_order_test

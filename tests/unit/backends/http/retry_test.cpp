@@ -5,7 +5,7 @@
 #include "backends/http/admission.hpp"
 
 namespace tierfs::http {
-namespace {
+namespace retry_test {
 
 using namespace std::chrono_literals;
 
@@ -143,5 +143,5 @@ TEST(HttpAdmission, TakesOutWhatIsUnwanted) {
     EXPECT_EQ(queue.pop(), 1);
 }
 
-}  // namespace
+}  // namespace retry_test
 }  // namespace tierfs::http

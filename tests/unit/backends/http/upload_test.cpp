@@ -10,7 +10,7 @@
 #include "tests/unit/backends/http/scripted_server.hpp"
 
 namespace tierfs::http {
-namespace {
+namespace upload_test {
 
 using namespace std::chrono_literals;
 using test::How;
@@ -164,5 +164,5 @@ TEST(HttpUpload, WhatIsStillBeingSentIsNoSilence) {
     EXPECT_EQ(response.status, 200);
 }
 
-}  // namespace
+}  // namespace upload_test
 }  // namespace tierfs::http

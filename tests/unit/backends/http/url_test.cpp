@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tierfs::http {
-namespace {
+namespace url_test {
 
 TEST(HttpUrl, EncodesAllButUnreserved) {
     EXPECT_EQ(percent_encode("aZ09-._~"), "aZ09-._~");
@@ -52,5 +52,5 @@ TEST(HttpUrl, RefusesWhatIsNone) {
         EXPECT_FALSE(parse_url(text)) << text;
 }
 
-}  // namespace
+}  // namespace url_test
 }  // namespace tierfs::http

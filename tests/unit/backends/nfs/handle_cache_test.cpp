@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tierfs::nfs {
-namespace {
+namespace handle_cache_test {
 
 TEST(NfsHandleCache, KeepsWhatIsUsedAndStaysWithinItsLimit) {
     HandleCache cache(64 << 10);
@@ -20,5 +20,5 @@ TEST(NfsHandleCache, KeepsWhatIsUsedAndStaysWithinItsLimit) {
     EXPECT_FALSE(cache.find("used"));
 }
 
-}  // namespace
+}  // namespace handle_cache_test
 }  // namespace tierfs::nfs

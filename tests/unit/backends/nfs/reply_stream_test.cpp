@@ -6,7 +6,7 @@
 #include <map>
 
 namespace tierfs::nfs {
-namespace {
+namespace reply_stream_test {
 
 std::string attributes_text(std::uint32_t type = 1, std::uint64_t size = 77) {
     XdrWriter out;
@@ -201,5 +201,5 @@ TEST(NfsMessages, AListingIsReadWholeOrNotAtAll) {
     }
 }
 
-}  // namespace
+}  // namespace reply_stream_test
 }  // namespace tierfs::nfs

@@ -9,7 +9,7 @@
 #include <thread>
 
 namespace tierfs::nfs {
-namespace {
+namespace unstable_writes_test {
 
 using namespace std::chrono_literals;
 
@@ -241,5 +241,5 @@ TEST_F(UnstableWritesTest, NoMoreThanTheBudgetIsOnItsWay) {
     EXPECT_EQ(server_.durable().size(), 20 * block.size());
 }
 
-}  // namespace
+}  // namespace unstable_writes_test
 }  // namespace tierfs::nfs

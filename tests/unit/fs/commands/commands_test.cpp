@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tierfs {
-namespace {
+namespace commands_test {
 
 using Strings = std::vector<std::string>;
 
@@ -58,5 +58,5 @@ TEST(CommandLine, IsAHelperOfMountByName) {
     EXPECT_EQ(run({"/sbin/mount.fuse.tierfs", "/a"}), 2);
 }
 
-}  // namespace
+}  // namespace commands_test
 }  // namespace tierfs

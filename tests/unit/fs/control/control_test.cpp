@@ -15,7 +15,7 @@
 #include <thread>
 
 namespace tierfs {
-namespace {
+namespace control_test {
 
 using Json = nlohmann::json;
 
@@ -251,5 +251,5 @@ TEST(ControlReply, OnlyAnObjectThatSaysOkIsAnAnswer) {
         EXPECT_FALSE(parse_control_reply(line)) << line;
 }
 
-}  // namespace
+}  // namespace control_test
 }  // namespace tierfs

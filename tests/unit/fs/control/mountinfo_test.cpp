@@ -6,7 +6,7 @@
 #include <filesystem>
 
 namespace tierfs {
-namespace {
+namespace mountinfo_test {
 
 constexpr const char* kText =
     "22 28 0:21 / /proc rw,nosuid,nodev,noexec,relatime shared:12 - proc proc rw\n"
@@ -84,5 +84,5 @@ TEST(Mountinfo, ResolvesAPathWithoutItsLastComponent) {
     std::filesystem::remove_all(base);
 }
 
-}  // namespace
+}  // namespace mountinfo_test
 }  // namespace tierfs

@@ -12,7 +12,7 @@
 #include "fs/daemon/unmount.hpp"
 
 namespace tierfs {
-namespace {
+namespace abort_connection_test {
 
 class AbortConnection : public ::testing::Test {
   protected:
@@ -65,5 +65,5 @@ TEST_F(AbortConnection, LeavesAloneWhoseNumberItIsNow) {
     EXPECT_EQ(wanted.revents & POLLERR, 0);
 }
 
-}  // namespace
+}  // namespace abort_connection_test
 }  // namespace tierfs

@@ -8,7 +8,7 @@
 #include <fstream>
 
 namespace tierfs {
-namespace {
+namespace cache_directory_test {
 
 namespace fs = std::filesystem;
 
@@ -80,5 +80,5 @@ TEST_F(CacheDirectory, ScratchIsRemovedAndWhatIsLeftOverIsSwept) {
     EXPECT_TRUE(fs::exists(scratch_base / "other"));
 }
 
-}  // namespace
+}  // namespace cache_directory_test
 }  // namespace tierfs

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tierfs {
-namespace {
+namespace channel_test {
 
 TEST(Channel, BringsWhatWasSentUpToTheEnd) {
     auto ends = Channel::make();
@@ -30,5 +30,5 @@ TEST(Channel, BringsTheLastWordsOfOneThatDidNotListen) {
     EXPECT_FALSE(ends->second.receive().has_value());
 }
 
-}  // namespace
+}  // namespace channel_test
 }  // namespace tierfs

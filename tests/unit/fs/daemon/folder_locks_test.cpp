@@ -8,7 +8,7 @@
 #include <utility>
 
 namespace tierfs {
-namespace {
+namespace folder_locks_test {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
@@ -103,5 +103,5 @@ TEST_F(FolderLocksTest, ThatNobodyAsksForAreGivenUp) {
     EXPECT_TRUE(is_free());
 }
 
-}  // namespace
+}  // namespace folder_locks_test
 }  // namespace tierfs

@@ -9,7 +9,7 @@
 #include "fs/daemon/unmount.hpp"
 
 namespace tierfs {
-namespace {
+namespace mount_checks_test {
 
 namespace fs = std::filesystem;
 
@@ -118,5 +118,5 @@ TEST(MountOptions, AreSafeUnlessAskedOtherwise) {
     EXPECT_EQ(options.find("nosuid"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace mount_checks_test
 }  // namespace tierfs

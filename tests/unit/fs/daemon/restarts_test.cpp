@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tierfs {
-namespace {
+namespace restarts_test {
 
 using namespace std::chrono_literals;
 
@@ -33,5 +33,5 @@ TEST(Restarts, ComeLaterAfterThoseThatNeverServed) {
     EXPECT_EQ(restarts.next(now), 4000ms);
 }
 
-}  // namespace
+}  // namespace restarts_test
 }  // namespace tierfs

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 namespace tierfs {
-namespace {
+namespace takeover_request_test {
 
 TakeoverRequest request(std::vector<std::string> options, std::optional<std::string> text = {}) {
     TakeoverRequest made;
@@ -110,5 +110,5 @@ TEST(TakeoverRequest, KeysThatOneSideDoesNotKnowAreNoChange) {
     EXPECT_TRUE(made.settings({}));
 }
 
-}  // namespace
+}  // namespace takeover_request_test
 }  // namespace tierfs

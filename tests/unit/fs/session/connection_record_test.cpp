@@ -13,7 +13,7 @@
 #include "fs/session/init_patch.hpp"
 
 namespace tierfs {
-namespace {
+namespace connection_record_test {
 
 std::array<std::byte, 104> init_request(std::uint32_t flags2) {
     std::array<std::byte, 104> bytes{};
@@ -145,5 +145,5 @@ TEST_F(ConnectionRecordTest, FindsTheOpenOfARequestThatIsSentAgain) {
     EXPECT_TRUE(record->opens().empty());
 }
 
-}  // namespace
+}  // namespace connection_record_test
 }  // namespace tierfs

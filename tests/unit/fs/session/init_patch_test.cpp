@@ -5,7 +5,7 @@
 #include <vector>
 
 namespace tierfs {
-namespace {
+namespace init_patch_test {
 
 std::vector<std::byte> init_request(std::uint32_t opcode, std::uint32_t flags, std::uint32_t flags2,
                                     std::size_t words = 16) {
@@ -86,5 +86,5 @@ TEST(InitPatch, LeavesARepliesOfAnotherSizeAlone) {
     EXPECT_EQ(old, (std::array<std::byte, 24>{}));
 }
 
-}  // namespace
+}  // namespace init_patch_test
 }  // namespace tierfs

@@ -5,7 +5,7 @@
 #include <cstring>
 
 namespace tierfs {
-namespace {
+namespace replies_test {
 
 TEST(RepliesTest, CreateCarriesAnEntryAndAnOpen) {
     fuse_entry_param entry{};
@@ -62,5 +62,5 @@ TEST(RepliesTest, NoTimeIsNegative) {
     EXPECT_EQ(out.entry_valid_nsec, 0U);
 }
 
-}  // namespace
+}  // namespace replies_test
 }  // namespace tierfs

@@ -7,7 +7,7 @@
 #include <thread>
 
 namespace tierfs {
-namespace {
+namespace request_table_test {
 
 using Clock = RequestInfo::Clock;
 using namespace std::chrono_literals;
@@ -147,5 +147,5 @@ TEST(RequestTable, NamesRequests) {
     EXPECT_EQ(opcode_name(FUSE_WRITE), "WRITE");
 }
 
-}  // namespace
+}  // namespace request_table_test
 }  // namespace tierfs

@@ -17,7 +17,7 @@
 #include "fs/session/thread_stacks.hpp"
 
 namespace tierfs {
-namespace {
+namespace watchdog_test {
 
 using namespace std::chrono_literals;
 
@@ -330,5 +330,5 @@ TEST_F(WatchdogTest, ASignalWithAHandlerInterruptsNothing) {
     EXPECT_EQ(WEXITSTATUS(status), EACCES);
 }
 
-}  // namespace
+}  // namespace watchdog_test
 }  // namespace tierfs

@@ -8,7 +8,7 @@
 #include "tiering/fetch/read_admission.hpp"
 
 namespace tierfs {
-namespace {
+namespace fetch_test {
 
 FlightPtr flight(std::uint64_t unit, BlockMask blocks) {
     auto made = std::make_shared<Flight>();
@@ -104,5 +104,5 @@ TEST(ReadAdmission, StopHandsBackWhoStillWaitsAndTakesNobody) {
     EXPECT_TRUE(admission.stop().empty());
 }
 
-}  // namespace
+}  // namespace fetch_test
 }  // namespace tierfs

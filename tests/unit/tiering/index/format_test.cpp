@@ -6,7 +6,7 @@
 #include <random>
 
 namespace tierfs {
-namespace {
+namespace format_test {
 
 using namespace index_format;
 
@@ -129,5 +129,5 @@ TEST(IndexFormat, GarbageNeverCrashesAndNeverRoundTripsWrongly) {
     }
 }
 
-}  // namespace
+}  // namespace format_test
 }  // namespace tierfs

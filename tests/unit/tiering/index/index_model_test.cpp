@@ -8,7 +8,7 @@
 #include "tiering/index/index.hpp"
 
 namespace tierfs {
-namespace {
+namespace index_model_test {
 
 namespace fs = std::filesystem;
 
@@ -284,5 +284,5 @@ TEST(IndexModelTest, KeepsWhatWasCommittedAndBatchesWhole) {
     });
 }
 
-}  // namespace
+}  // namespace index_model_test
 }  // namespace tierfs

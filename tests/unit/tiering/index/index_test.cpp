@@ -33,7 +33,7 @@
 #endif
 
 namespace tierfs {
-namespace {
+namespace index_test {
 
 namespace fs = std::filesystem;
 
@@ -506,5 +506,5 @@ TEST_F(IndexTest, StaysNearItsMemory) {
     EXPECT_LT(index->memory_bytes(), 2 * options().memory);
 }
 
-}  // namespace
+}  // namespace index_test
 }  // namespace tierfs

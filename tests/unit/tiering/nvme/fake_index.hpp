@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 #include "tiering/index/index.hpp"
 
 namespace tierfs::testing {

@@ -1,13 +1,13 @@
 // Compressed objects of the NVMe tier: the same bytes, in less space, whatever happens to the device.
 #include <fstream>
 
+#include "backends/extent/scan.hpp"
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
-#include "tiering/extent/scan.hpp"
 #include "tiering/nvme/object_compressor.hpp"
 #include "tiering/nvme/verify_cache.hpp"
 
 namespace tierfs::testing {
-namespace {
+namespace nvme_codec_test {
 
 /// Lines that differ from object to object and compress well.
 std::vector<std::byte> text_of(const ContentId& id, std::size_t size) {
@@ -318,5 +318,5 @@ TEST(ObjectCompressorTest, GivesUpOnADatasetAndLooksAgain) {
     EXPECT_TRUE(try_it(text, 0)) << "and then all again";
 }
 
-}  // namespace
+}  // namespace nvme_codec_test
 }  // namespace tierfs::testing

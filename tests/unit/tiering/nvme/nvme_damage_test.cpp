@@ -5,13 +5,13 @@
 #include <random>
 #include <set>
 
-#include "config/fault_point.hpp"
+#include "backends/extent/format.hpp"
+#include "config/base/fault_point.hpp"
 #include "tests/unit/read_file.hpp"
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
-#include "tiering/extent/format.hpp"
 
 namespace tierfs::testing {
-namespace {
+namespace nvme_damage_test {
 
 namespace fs = std::filesystem;
 
@@ -341,5 +341,5 @@ TEST_F(NvmeDamageTest, ALostIndexAndADamagedChunk) {
     for (std::uint64_t at = 0; at < 30; ++at) EXPECT_EQ(get(at, 20000), at == 10 ? Got::miss : Got::right);
 }
 
-}  // namespace
+}  // namespace nvme_damage_test
 }  // namespace tierfs::testing

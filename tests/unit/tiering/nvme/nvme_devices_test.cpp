@@ -9,7 +9,7 @@
 #include "tiering/nvme/device_limits.hpp"
 
 namespace tierfs::testing {
-namespace {
+namespace nvme_devices_test {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kLarge = 3 * kMiB;
@@ -213,5 +213,5 @@ TEST(NvmeLimits, CapacityIsWhatIsFreeAndWhatIsHeld) {
     std::filesystem::remove(name);
 }
 
-}  // namespace
+}  // namespace nvme_devices_test
 }  // namespace tierfs::testing

@@ -9,7 +9,7 @@
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
 
 namespace tierfs::testing {
-namespace {
+namespace nvme_fault_test {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
@@ -273,5 +273,5 @@ TEST_F(NvmeFaultTest, AFullFileSystemMakesTheTierSmaller) {
     EXPECT_EQ(::umount(mountpoint.c_str()), 0);
 }
 
-}  // namespace
+}  // namespace nvme_fault_test
 }  // namespace tierfs::testing

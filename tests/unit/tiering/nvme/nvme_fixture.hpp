@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "backends/disk/aligned_buffer.hpp"
+#include "config/base/aligned_buffer.hpp"
 #include "tests/unit/tiering/nvme/fake_index.hpp"
 #include "tiering/nvme/nvme_core.hpp"
 

@@ -6,7 +6,7 @@
 #include "tiering/nvme/device_limits.hpp"
 
 namespace tierfs::testing {
-namespace {
+namespace nvme_free_test {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
@@ -102,5 +102,5 @@ TEST_F(NvmeFreeTest, WithoutItTheLimitStays) {
     EXPECT_EQ(readable(), 80U);
 }
 
-}  // namespace
+}  // namespace nvme_free_test
 }  // namespace tierfs::testing

@@ -9,7 +9,7 @@
 #include "tiering/nvme/read_watch.hpp"
 
 namespace tierfs {
-namespace {
+namespace nvme_health_test {
 
 using namespace std::chrono_literals;
 
@@ -150,5 +150,5 @@ TEST_F(NvmeReadWatch, ReadersThatBeginTogetherOnAnIdleDeviceAreAllLetIn) {
     EXPECT_EQ(refused, 0);
 }
 
-}  // namespace
+}  // namespace nvme_health_test
 }  // namespace tierfs

@@ -7,7 +7,7 @@
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
 
 namespace tierfs::testing {
-namespace {
+namespace nvme_keep_test {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kFile = 96 * 1024;
@@ -201,5 +201,5 @@ TEST_F(NvmeKeepTest, Model) {
     });
 }
 
-}  // namespace
+}  // namespace nvme_keep_test
 }  // namespace tierfs::testing

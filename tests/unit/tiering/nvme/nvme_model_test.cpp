@@ -6,7 +6,7 @@
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
 
 namespace tierfs::testing {
-namespace {
+namespace nvme_model_test {
 
 namespace fs = std::filesystem;
 
@@ -323,5 +323,5 @@ TEST(NvmeModelTest, WhatWasFlushedAndIsWholeIsFoundWithoutTheIndex) {
     });
 }
 
-}  // namespace
+}  // namespace nvme_model_test
 }  // namespace tierfs::testing

@@ -7,7 +7,7 @@
 #ifdef TIERFS_TEST_POINTS
 
 namespace tierfs::testing {
-namespace {
+namespace nvme_order_test {
 
 class NvmeOrder : public NvmeTest {
   protected:
@@ -156,7 +156,8 @@ TEST_F(NvmeOrder, WhatComesWhileTheWriterStopsIsLetGo) {
     EXPECT_EQ(get(1, 5000), Got::miss);
 }
 
-}  // namespace
-}  // namespace tierfs::testing
+}  // namespace nvme_order_test
 
 #endif
+
+}  // namespace nvme_order_test

@@ -1,11 +1,11 @@
 // Objects that come side by side, as they are to lie in an extent: written so, found again whatever happens.
+#include "backends/extent/codec.hpp"
+#include "backends/extent/scan.hpp"
 #include "tests/unit/script.hpp"
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
-#include "tiering/extent/codec.hpp"
-#include "tiering/extent/scan.hpp"
 
 namespace tierfs::testing {
-namespace {
+namespace nvme_packed_test {
 
 class NvmePacked : public NvmeTest {
   protected:
@@ -186,5 +186,5 @@ TEST_F(NvmePacked, AFailedWriteLosesNoMoreThanItself) {
     expect_all(1000, 128, 16384);
 }
 
-}  // namespace
+}  // namespace nvme_packed_test
 }  // namespace tierfs::testing

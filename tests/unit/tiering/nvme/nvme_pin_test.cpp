@@ -3,7 +3,7 @@
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
 
 namespace tierfs {
-namespace {
+namespace nvme_pin_test {
 
 using testing::Got;
 using testing::make_piece;
@@ -169,5 +169,5 @@ TEST_F(NvmePinTest, ALaterPinIsNotLetGo) {
 }
 #endif
 
-}  // namespace
+}  // namespace nvme_pin_test
 }  // namespace tierfs

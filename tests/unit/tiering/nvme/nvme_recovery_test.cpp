@@ -7,7 +7,7 @@
 #include "tiering/nvme/device_id.hpp"
 
 namespace tierfs::testing {
-namespace {
+namespace nvme_recovery_test {
 
 class NvmeRecovery : public NvmeTest {
   protected:
@@ -97,5 +97,5 @@ TEST_F(NvmeRecovery, EndsWhileItIsDown) {
     tier_.reset();
 }
 
-}  // namespace
+}  // namespace nvme_recovery_test
 }  // namespace tierfs::testing

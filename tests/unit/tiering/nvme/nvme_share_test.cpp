@@ -4,7 +4,7 @@
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
 
 namespace tierfs {
-namespace {
+namespace nvme_share_test {
 
 using testing::Got;
 using testing::make_piece;
@@ -135,5 +135,5 @@ TEST_F(NvmeShareTest, AnExtentHoldsOneDataset) {
     EXPECT_GE(files_with(".extent").size(), 6U);
 }
 
-}  // namespace
+}  // namespace nvme_share_test
 }  // namespace tierfs

@@ -8,7 +8,7 @@
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
 
 namespace tierfs::testing {
-namespace {
+namespace nvme_space_test {
 
 class NvmeSpaceTest : public NvmeTest {};
 
@@ -217,5 +217,5 @@ TEST_F(NvmeSpaceTest, ReadersWriterAndEvictionTogether) {
     EXPECT_EQ(tier_->stats().state, "normal");
 }
 
-}  // namespace
+}  // namespace nvme_space_test
 }  // namespace tierfs::testing

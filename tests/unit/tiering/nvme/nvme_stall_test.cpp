@@ -6,7 +6,7 @@
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
 
 namespace tierfs::testing {
-namespace {
+namespace nvme_stall_test {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
@@ -143,5 +143,5 @@ TEST_F(NvmeStallTest, DropsNothingOfADeviceThatIsMerelySlow) {
     EXPECT_EQ(dropped(), 0U);
 }
 
-}  // namespace
+}  // namespace nvme_stall_test
 }  // namespace tierfs::testing

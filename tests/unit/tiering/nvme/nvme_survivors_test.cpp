@@ -12,7 +12,7 @@
 #endif
 
 namespace tierfs::testing {
-namespace {
+namespace nvme_survivors_test {
 
 constexpr std::uint64_t kSmall = 4096;
 constexpr std::uint64_t kMiB = 1 << 20;
@@ -344,5 +344,5 @@ TEST_F(NvmeSurvivors, AKillAtAnyMomentOfAMoveLosesNothing) {
 
 #endif
 
-}  // namespace
+}  // namespace nvme_survivors_test
 }  // namespace tierfs::testing

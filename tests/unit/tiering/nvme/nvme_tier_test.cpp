@@ -6,7 +6,7 @@
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
 
 namespace tierfs::testing {
-namespace {
+namespace nvme_tier_test {
 
 class NvmeTierTest : public NvmeTest {};
 
@@ -260,5 +260,5 @@ TEST_F(NvmeTierTest, AWarmReadAsksTheIndexOnce) {
     EXPECT_EQ(index_.lookups(), before);
 }
 
-}  // namespace
+}  // namespace nvme_tier_test
 }  // namespace tierfs::testing

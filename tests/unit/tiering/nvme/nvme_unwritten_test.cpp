@@ -6,7 +6,7 @@
 #include "tiering/nvme/unwritten.hpp"
 
 namespace tierfs::testing {
-namespace {
+namespace nvme_unwritten_test {
 
 class NvmeUnwritten : public NvmeTest {
   protected:
@@ -159,5 +159,5 @@ TEST(Unwritten, AChunkTakesOverFromTheQueue) {
     EXPECT_FALSE(read()) << "dropped before it was packed";
 }
 
-}  // namespace
+}  // namespace nvme_unwritten_test
 }  // namespace tierfs::testing

@@ -5,7 +5,7 @@
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
 
 namespace tierfs {
-namespace {
+namespace verify_cache_test {
 
 using testing::Got;
 
@@ -95,5 +95,5 @@ TEST_F(VerifyCacheTest, ACacheInUseIsLeftAlone) {
     EXPECT_FALSE(find_caches(directory_ / "extents"));
 }
 
-}  // namespace
+}  // namespace verify_cache_test
 }  // namespace tierfs

@@ -9,7 +9,7 @@
 #include "tests/unit/tiering/nvme/nvme_fixture.hpp"
 
 namespace tierfs::testing {
-namespace {
+namespace whole_file_test {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kSize = 3 * kMiB + 77;
@@ -151,5 +151,5 @@ TEST_F(WholeFileTest, OneThatWasDamagedMeanwhileIsNeverGiven) {
     EXPECT_TRUE(is_right(*whole(1), 1));
 }
 
-}  // namespace
+}  // namespace whole_file_test
 }  // namespace tierfs::testing

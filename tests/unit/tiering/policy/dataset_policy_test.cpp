@@ -5,7 +5,7 @@
 #include "tests/unit/tiering/policy/reading.hpp"
 
 namespace tierfs {
-namespace {
+namespace dataset_policy_test {
 
 using namespace reading;
 
@@ -139,5 +139,5 @@ TEST(DatasetPolicy, NothingIsRenewedWhileThereIsRoom) {
     EXPECT_EQ(watched.renewed, 0U);
 }
 
-}  // namespace
+}  // namespace dataset_policy_test
 }  // namespace tierfs

@@ -6,7 +6,7 @@
 #include "tests/unit/tiering/policy/reading.hpp"
 
 namespace tierfs {
-namespace {
+namespace pattern_test {
 
 using namespace reading;
 
@@ -199,5 +199,5 @@ TEST(Pattern, SkewOfAnySizeIsHotInMostWindows) {
     });
 }
 
-}  // namespace
+}  // namespace pattern_test
 }  // namespace tierfs

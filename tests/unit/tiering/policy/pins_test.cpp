@@ -8,12 +8,12 @@
 #include <iterator>
 #include <span>
 
+#include "config/base/crc32c.hpp"
 #include "tests/unit/tiering/store/harness.hpp"
-#include "tiering/extent/crc32c.hpp"
 #include "tiering/policy/datasets.hpp"
 
 namespace tierfs {
-namespace {
+namespace pins_test {
 
 namespace fs = std::filesystem;
 
@@ -206,5 +206,5 @@ TEST_F(PinsTest, DatasetsFindWhatIsPinnedAndForgetItAgain) {
     EXPECT_EQ(datasets.of(*object).number, 0U);
 }
 
-}  // namespace
+}  // namespace pins_test
 }  // namespace tierfs

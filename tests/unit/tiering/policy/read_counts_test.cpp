@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tierfs {
-namespace {
+namespace read_counts_test {
 
 using std::chrono::seconds;
 
@@ -36,5 +36,5 @@ TEST(ReadCounts, ForgetsWhatWasReadLongestAgo) {
     EXPECT_EQ(counts.uses(id(2), kStart).reads, 1U);
 }
 
-}  // namespace
+}  // namespace read_counts_test
 }  // namespace tierfs

@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace tierfs {
-namespace {
+namespace read_heat_test {
 
 ContentId id_of(std::uint64_t number) {
     return content_id("test", std::to_string(number), "1");
@@ -111,5 +111,5 @@ TEST(GhostTable, TheOldestGoFirst) {
     EXPECT_LT(old, kRecent / 50);
 }
 
-}  // namespace
+}  // namespace read_heat_test
 }  // namespace tierfs

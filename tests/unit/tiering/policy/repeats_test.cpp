@@ -5,7 +5,7 @@
 #include "config/settings.hpp"
 
 namespace tierfs {
-namespace {
+namespace repeats_test {
 
 using std::chrono::minutes;
 using std::chrono::seconds;
@@ -54,5 +54,5 @@ TEST(Repeats, ForgetsWhatWasReadLongestAgo) {
     EXPECT_TRUE(repeats.read(key(Repeats::kMost), kStart));
 }
 
-}  // namespace
+}  // namespace repeats_test
 }  // namespace tierfs

@@ -9,7 +9,7 @@
 #include "tiering/policy/s3fifo.hpp"
 
 namespace tierfs {
-namespace {
+namespace s3fifo_model_test {
 
 constexpr std::uint64_t kCapacity = 200;
 constexpr int kKeys = 40;
@@ -181,5 +181,5 @@ TEST(S3FifoModel, OneHitWondersLeaveBySmallAndTheHotKeyStays) {
     });
 }
 
-}  // namespace
+}  // namespace s3fifo_model_test
 }  // namespace tierfs

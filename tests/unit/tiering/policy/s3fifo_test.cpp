@@ -8,7 +8,7 @@
 #include <set>
 
 namespace tierfs {
-namespace {
+namespace s3fifo_test {
 
 TEST(S3FifoTest, WhatWasNeverTouchedLeavesInOrder) {
     S3Fifo<int> policy(100);
@@ -155,5 +155,5 @@ TEST(S3FifoTest, AgreesWithTheRulesWrittenPlainly) {
     }
 }
 
-}  // namespace
+}  // namespace s3fifo_test
 }  // namespace tierfs

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tierfs {
-namespace {
+namespace tier_shares_test {
 
 constexpr DatasetNumber kA = 0, kB = 1, kC = 2;
 
@@ -90,5 +90,5 @@ TEST(TierShares, OneThatOnlyAskedHasAShare) {
     EXPECT_EQ(shares.share(kA), 30U);
 }
 
-}  // namespace
+}  // namespace tier_shares_test
 }  // namespace tierfs

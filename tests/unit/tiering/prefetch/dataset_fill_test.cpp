@@ -11,11 +11,11 @@
 #include <thread>
 #include <vector>
 
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 #include "tests/unit/tiering/store/fakes.hpp"
 
 namespace tierfs {
-namespace {
+namespace dataset_fill_test {
 
 constexpr std::uint64_t kSize = 16 * 1024;
 constexpr std::size_t kFolders = 10, kInFolder = 200, kFiles = kFolders * kInFolder;
@@ -275,5 +275,5 @@ TEST(DatasetFill, AShardIsEveryNthFileInTheOrderOfTheWalk) {
     for (std::size_t i = 0; i < kFiles; ++i) EXPECT_EQ(offered.contains(path_of(i)), (100 + i) % 3 == 1) << i;
 }
 
-}  // namespace
+}  // namespace dataset_fill_test
 }  // namespace tierfs

@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace tierfs {
-namespace {
+namespace directory_runs_test {
 
 /// Reads in this order; what was wanted in all. Nothing is wanted twice.
 std::set<std::uint64_t> wanted_after(DirectoryRuns& runs, const std::vector<std::uint64_t>& places,
@@ -120,5 +120,5 @@ TEST(DirectoryRuns, RunsGoOnWhenTheFirstFilesAreForgotten) {
     EXPECT_EQ(wanted->end, 19U);
 }
 
-}  // namespace
+}  // namespace directory_runs_test
 }  // namespace tierfs

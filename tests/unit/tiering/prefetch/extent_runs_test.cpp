@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tierfs {
-namespace {
+namespace extent_runs_test {
 
 PackedObject object(std::uint32_t extent, std::uint64_t offset, std::uint32_t stored) {
     PackedObject made;
@@ -54,5 +54,5 @@ TEST(ExtentRuns, ALargeObjectIsARunByItself) {
     EXPECT_EQ(run->bytes(), align_up(100'000));
 }
 
-}  // namespace
+}  // namespace extent_runs_test
 }  // namespace tierfs

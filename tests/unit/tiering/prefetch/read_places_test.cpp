@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace tierfs {
-namespace {
+namespace read_places_test {
 
 std::vector<std::uint64_t> shuffled(std::vector<std::uint64_t> places, unsigned seed) {
     std::mt19937 random(seed);
@@ -110,5 +110,5 @@ TEST(ReadPlaces, ForgetsWhatWasReadLongAgo) {
     EXPECT_GT(meant(read, 10000, 13000), 2900U);
 }
 
-}  // namespace
+}  // namespace read_places_test
 }  // namespace tierfs

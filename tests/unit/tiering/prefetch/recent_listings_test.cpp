@@ -7,7 +7,7 @@
 #include "tests/unit/tiering/store/fakes.hpp"
 
 namespace tierfs {
-namespace {
+namespace recent_listings_test {
 
 struct Scene {
     explicit Scene(std::chrono::milliseconds max_age) : listings(origin, max_age) {
@@ -78,5 +78,5 @@ TEST(RecentListings, TheOldestGoWhenTheyTakeTooMuch) {
     EXPECT_EQ(scene.origin.lists, before + 2) << "what is too large pushes nothing out";
 }
 
-}  // namespace
+}  // namespace recent_listings_test
 }  // namespace tierfs

@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace tierfs {
-namespace {
+namespace stream_prefetcher_test {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kKiB = 1 << 10;
@@ -357,5 +357,5 @@ TEST(StreamPrefetcher, MemoryIsBoundedOverManyObjects) {
     EXPECT_LE(b.prefetcher.active_streams(), StreamPrefetcher::kObjects);
 }
 
-}  // namespace
+}  // namespace stream_prefetcher_test
 }  // namespace tierfs

@@ -6,7 +6,7 @@
 #include "tiering/ram/arena.hpp"
 
 namespace tierfs {
-namespace {
+namespace arena_model_test {
 
 struct CountingListener final : FreeListener {
     std::size_t calls = 0;
@@ -148,5 +148,5 @@ TEST(ArenaModelTest, GivesWhatFitsAndNothingTwice) {
     });
 }
 
-}  // namespace
+}  // namespace arena_model_test
 }  // namespace tierfs

@@ -14,7 +14,7 @@
 #include <vector>
 
 namespace tierfs {
-namespace {
+namespace arena_test {
 
 std::shared_ptr<Arena> make(std::uint64_t bytes) {
     auto arena = Arena::create(bytes, nullptr);
@@ -249,5 +249,5 @@ TEST(Arena, ServesManyThreads) {
     EXPECT_EQ(arena->in_use(), 0U);
 }
 
-}  // namespace
+}  // namespace arena_test
 }  // namespace tierfs

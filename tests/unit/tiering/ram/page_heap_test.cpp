@@ -6,7 +6,7 @@
 #include <vector>
 
 namespace tierfs {
-namespace {
+namespace page_heap_test {
 
 struct Piece {
     std::uint32_t page, count;
@@ -108,5 +108,5 @@ TEST(PageHeap, AgreesWithAModelOverRandomUse) {
     EXPECT_TRUE(heap.take(kPages));
 }
 
-}  // namespace
+}  // namespace page_heap_test
 }  // namespace tierfs

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tierfs {
-namespace {
+namespace ram_tier_test {
 
 constexpr std::uint64_t kPiece = kBlockSize + RamTier::kEntryOverhead;
 
@@ -237,5 +237,5 @@ TEST(UnitLayout, KnowsWhichBlocksARangeTouches) {
     EXPECT_EQ(layout.block_end(3, 0), layout.size);
 }
 
-}  // namespace
+}  // namespace ram_tier_test
 }  // namespace tierfs

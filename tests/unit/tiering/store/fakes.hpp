@@ -18,11 +18,11 @@
 #include <utility>
 #include <vector>
 
-#include "backends/origin.hpp"
-#include "config/mutex.hpp"
+#include "backends/origin/object.hpp"
+#include "backends/origin/origin.hpp"
+#include "backends/pack/packed_source.hpp"
+#include "config/base/mutex.hpp"
 #include "tiering/nvme/nvme_tier.hpp"
-#include "tiering/object.hpp"
-#include "tiering/packed_source.hpp"
 
 namespace tierfs::fake {
 

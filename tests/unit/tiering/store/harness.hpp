@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 
-#include "config/mutex.hpp"
+#include "config/base/mutex.hpp"
 #include "tests/unit/tiering/store/fakes.hpp"
-#include "tiering/store.hpp"
+#include "tiering/store/store.hpp"
 
 namespace tierfs::fake {
 

@@ -5,10 +5,10 @@
 #include <thread>
 
 #include "tests/unit/tiering/store/harness.hpp"
-#include "tiering/store_impl.hpp"
+#include "tiering/store/store_impl.hpp"
 
 namespace tierfs {
-namespace {
+namespace memory_test {
 
 using fake::Harness;
 using fake::kMiB;
@@ -211,5 +211,5 @@ TEST(StoreMemory, StopInTheMiddleOfReadsAnswersAllOfThem) {
     for (std::thread& reader : readers) reader.join();
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace tierfs

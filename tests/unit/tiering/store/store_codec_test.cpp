@@ -4,7 +4,7 @@
 #include "tiering/policy/datasets.hpp"
 
 namespace tierfs {
-namespace {
+namespace store_codec_test {
 
 using fake::Harness;
 using fake::kMiB;
@@ -104,5 +104,5 @@ TEST(StoreCodec, DecompressingUsesDataMemory) {
     EXPECT_FALSE(h.nvme.memory(100 * kMiB)) << "more than there is";
 }
 
-}  // namespace
+}  // namespace store_codec_test
 }  // namespace tierfs

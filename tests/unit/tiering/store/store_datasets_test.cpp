@@ -7,7 +7,7 @@
 #include "tests/unit/tiering/store/harness.hpp"
 
 namespace tierfs {
-namespace {
+namespace store_datasets_test {
 
 using fake::Harness;
 using fake::kMiB;
@@ -157,5 +157,5 @@ TEST(StoreDatasets, PinsThatDoNotFitSaySo) {
     EXPECT_NE(h.store->stats().datasets.back().reason.find("no room"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace store_datasets_test
 }  // namespace tierfs

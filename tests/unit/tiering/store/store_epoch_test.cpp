@@ -8,7 +8,7 @@
 #include "tiering/ram/ram_tier.hpp"
 
 namespace tierfs {
-namespace {
+namespace store_epoch_test {
 
 using fake::Harness;
 using fake::kMiB;
@@ -168,5 +168,5 @@ TEST(StoreEpoch, ConfiguredClassesActOnNvme) {
     }
 }
 
-}  // namespace
+}  // namespace store_epoch_test
 }  // namespace tierfs

@@ -2,7 +2,7 @@
 #include "tests/unit/tiering/store/harness.hpp"
 
 namespace tierfs {
-namespace {
+namespace store_exact_test {
 
 using fake::Harness;
 using fake::kMiB;
@@ -70,5 +70,5 @@ TEST_F(StoreExact, WhatIsNotThereOrDamagedComesFromTheOrigin) {
     EXPECT_EQ(h.store->stats().origin_bytes, 2U * 4096);
 }
 
-}  // namespace
+}  // namespace store_exact_test
 }  // namespace tierfs

@@ -11,7 +11,7 @@
 #include "tiering/ram/ram_tier.hpp"
 
 namespace tierfs {
-namespace {
+namespace store_fill_test {
 
 using fake::FakeOrigin;
 using fake::Harness;
@@ -188,5 +188,5 @@ TEST(StoreFill, FailsForOneFileAndStopsInMidFlight) {
     h.expect_bytes(*reader, *object, 0, kSize);
 }
 
-}  // namespace
+}  // namespace store_fill_test
 }  // namespace tierfs

@@ -6,10 +6,10 @@
 
 #include "tests/unit/model.hpp"
 #include "tests/unit/tiering/store/harness.hpp"
-#include "tiering/store_impl.hpp"
+#include "tiering/store/store_impl.hpp"
 
 namespace tierfs::fake {
-namespace {
+namespace store_model_test {
 
 constexpr unsigned kObjects = 6;
 
@@ -367,5 +367,5 @@ TEST(StoreModelTest, AnswersAllWhenItStopsInTheMiddle) {
     });
 }
 
-}  // namespace
+}  // namespace store_model_test
 }  // namespace tierfs::fake

@@ -9,7 +9,7 @@
 #include "tests/unit/tiering/store/harness.hpp"
 
 namespace tierfs {
-namespace {
+namespace store_neighbours_test {
 
 using fake::FakeOrigin;
 using fake::Harness;
@@ -162,5 +162,5 @@ TEST(StoreNeighbours, StopsWhileADirectoryIsListedAndFilesAreUnderWay) {
     }
 }
 
-}  // namespace
+}  // namespace store_neighbours_test
 }  // namespace tierfs

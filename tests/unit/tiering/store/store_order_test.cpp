@@ -5,7 +5,7 @@
 #ifdef TIERFS_TEST_POINTS
 
 namespace tierfs::fake {
-namespace {
+namespace store_order_test {
 
 Scene manual() {
     Scene scene;
@@ -183,7 +183,8 @@ TEST(StoreOrder, AStopWaitsForACompletionOnAnotherThread) {
     Harness::expect_bytes(*first, *file, 0, 50'000);
 }
 
-}  // namespace
-}  // namespace tierfs::fake
+}  // namespace store_order_test
 
 #endif
+
+}  // namespace store_order_test

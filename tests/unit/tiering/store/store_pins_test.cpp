@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/tiering/store/harness.hpp"
-#include "tiering/pin_keeper.hpp"
+#include "tiering/store/pin_keeper.hpp"
 
 namespace tierfs {
-namespace {
+namespace store_pins_test {
 
 using fake::Harness;
 using fake::kMiB;
@@ -188,5 +188,5 @@ TEST(PinKeeper, BringsWhatIsPinnedAfterAStartAndWhatChangesLater) {
     keeper.stop();
 }
 
-}  // namespace
+}  // namespace store_pins_test
 }  // namespace tierfs

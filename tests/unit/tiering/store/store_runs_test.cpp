@@ -7,7 +7,7 @@
 #include "tiering/ram/ram_tier.hpp"
 
 namespace tierfs {
-namespace {
+namespace store_runs_test {
 
 using fake::FakeOrigin;
 using fake::FakePack;
@@ -159,5 +159,5 @@ TEST(StoreRuns, StopWaitsForThoseUnderWay) {
     EXPECT_TRUE(h.store->stop());
 }
 
-}  // namespace
+}  // namespace store_runs_test
 }  // namespace tierfs

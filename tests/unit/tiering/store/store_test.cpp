@@ -1,11 +1,11 @@
-#include "tiering/store.hpp"
+#include "tiering/store/store.hpp"
 
 #include <gtest/gtest.h>
 
 #include "tests/unit/tiering/store/harness.hpp"
 
 namespace tierfs {
-namespace {
+namespace store_test {
 
 using fake::FakeOrigin;
 using fake::Harness;
@@ -385,5 +385,5 @@ TEST(Store, RefusesToOpenWithoutDataMemory) {
     EXPECT_EQ(Store::open(Settings{}, MemoryPlan{}, origin, nullptr).error().code, EINVAL);
 }
 
-}  // namespace
+}  // namespace store_test
 }  // namespace tierfs

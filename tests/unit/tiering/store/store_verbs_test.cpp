@@ -4,7 +4,7 @@
 #include "tests/unit/tiering/store/harness.hpp"
 
 namespace tierfs {
-namespace {
+namespace store_verbs_test {
 
 using fake::Harness;
 using fake::kMiB;
@@ -121,5 +121,5 @@ TEST(StoreVerbs, TheClassOfADatasetCanBeSetAndGivenBack) {
     EXPECT_NE(refused.error().message.find("there are: /**"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace store_verbs_test
 }  // namespace tierfs

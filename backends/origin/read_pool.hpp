@@ -1,0 +1,72 @@
+// Threads that run blocking reads in order of priority.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "backends/origin/origin.hpp"
+#include "config/base/mutex.hpp"
+
+namespace tierfs {
+
+/// Runs `serve` for each request on one of a fixed number of threads, demand before prefetch before fill,
+/// first come first served within each. Thread-safe. `serve` must call the request's `done`.
+///
+/// A thread may be held inside the kernel by a source that does not answer. What waits in the queue then
+/// fails with ETIMEDOUT after `patience`, and at once while all threads have been held for that long. The
+/// request that a held thread is busy with is not answered before the kernel lets go of its destination.
+class ReadPool {
+  public:
+    /// `serve` must own what it uses: it may go on after this object has gone.
+    ReadPool(unsigned threads, std::chrono::milliseconds patience, std::function<void(OriginRead&)> serve);
+    ~ReadPool();
+
+    /// After stop(): the request fails with ECANCELED at once.
+    void submit(OriginRead request);
+
+    /// Fails what waits with ECANCELED, waits a moment for what runs. Threads that are held then are left
+    /// behind; the requests they are busy with are answered when they come back, if ever. Idempotent; not to
+    /// be called from `serve`.
+    void stop();
+
+    /// After stop(): threads were left behind and have not come back.
+    [[nodiscard]] bool is_held() const;
+
+    static constexpr std::chrono::milliseconds kStopPatience{2000};
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    struct Waiting {
+        OriginRead request;
+        Clock::time_point deadline;
+    };
+    /// Outlives the object while a thread is held.
+    struct Shared {
+        std::function<void(OriginRead&)> serve;
+        Mutex mutex;
+        std::condition_variable work, changed;  ///< for the readers; for the clock and for stop()
+        std::array<std::deque<Waiting>, 3> waiting TIERFS_GUARDED_BY(mutex);
+        std::vector<Clock::time_point> busy_since TIERFS_GUARDED_BY(mutex);  ///< one a thread; max(): idle
+        unsigned alive TIERFS_GUARDED_BY(mutex) = 0;
+        bool stopped TIERFS_GUARDED_BY(mutex) = false;
+    };
+
+    static void run(const std::shared_ptr<Shared>& shared, std::size_t number);
+    static bool next(Shared& shared, OriginRead& request, std::size_t number);
+    static std::vector<OriginRead> take_overdue(Shared& shared, Clock::time_point now)
+        TIERFS_REQUIRES(shared.mutex);
+    void watch_deadlines();
+
+    const std::chrono::milliseconds patience_;
+    const std::shared_ptr<Shared> shared_;
+    std::vector<std::thread> threads_;  // touched by the constructor and stop's first caller only
+    std::thread clock_;                 // likewise
+};
+
+}  // namespace tierfs

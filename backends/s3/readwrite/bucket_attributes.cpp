@@ -1,0 +1,180 @@
+// Modes, owners, times and extended attributes; see posix_bucket.hpp.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include "backends/s3/readwrite/posix_bucket.hpp"
+#include "config/base/time.hpp"
+
+namespace tierfs::s3 {
+
+namespace {
+
+void set_time(std::int64_t& time, const struct timespec& wanted) {
+    if (wanted.tv_nsec == UTIME_OMIT) return;
+    time = wanted.tv_nsec == UTIME_NOW ? wall_clock_ns() : to_ns(wanted.tv_sec, wanted.tv_nsec);
+}
+
+Result<void> check_name(const std::string& name) {
+    constexpr std::string_view kUser = "user.";
+    if (!name.starts_with(kUser)) return fail(EOPNOTSUPP, "a bucket keeps attributes of users alone");
+    if (name.size() == kUser.size()) return fail(EINVAL, "the attribute has no name");
+    return {};
+}
+
+}  // namespace
+
+Result<void> PosixBucket::change(const PosixNode& held, const Change& change) {
+    const auto& node = bucket_node(held);
+    const Change with_time = [&](FileMetadata& metadata) {
+        auto done = change(metadata);
+        if (done) metadata.ctime_ns = wall_clock_ns();
+        return done;
+    };
+    return S_ISDIR(node->type) ? change_directory(node, with_time) : change_file(node, with_time);
+}
+
+Result<void> PosixBucket::change_directory(const BucketNodePtr& node, const Change& change) {
+    const auto path = path_of(*node);
+    if (!path) return fail(path.error());
+    if (path->empty() && !calls_.has_prefix()) return fail(EPERM, "the root of a bucket has no attributes");
+    const PathLocks::Held held(locks_, {{*path, false}});
+    auto now = facts(node);
+    if (!now) return fail(std::move(now.error()));
+    if (auto done = change(now->metadata); !done) return done;
+    auto put = calls_.put_text(marker_of(*path), "", now->metadata);
+    if (!put) return fail(std::move(put.error()));
+    now->has_marker = true;
+    known_.put(place(*node), std::move(*now));
+    return {};
+}
+
+Result<void> PosixBucket::change_file(const BucketNodePtr& node, const Change& change) {
+    const auto in_draft = [&](Draft& draft) -> Result<void> {
+        auto metadata = draft.metadata();
+        if (auto done = change(metadata); !done) return done;
+        draft.set_metadata(std::move(metadata));
+        return {};
+    };
+    const auto path = path_of(*node);
+    if (!path) {
+        const auto draft = draft_of(*node);
+        return draft ? in_draft(*draft) : Result<void>();  // nobody will ask for it
+    }
+    const PathLocks::Held held(locks_, {{*path, false}});
+    if (const auto draft = draft_of(*node)) {
+        // Who writes to it makes it last with what is written. The last close may be on its way, too.
+        const bool is_written_to = draft->is_changed();
+        if (auto done = in_draft(*draft); !done || is_written_to) return done;
+        return publish_locked(node, *path);
+    }
+    for (int attempt = 0;; ++attempt) {
+        auto now = attempt == 0 ? facts(node) : calls_.head(*path);
+        if (!now) return fail(std::move(now.error()));
+        auto metadata = now->metadata;
+        if (auto done = change(metadata); !done) return done;
+        auto version = calls_.copy(*path, *now, *path, metadata);
+        // What was known of it was out of date.
+        if (!version && version.error().code == ESTALE && attempt == 0) continue;
+        if (!version) return fail(std::move(version.error()));
+        now->metadata = std::move(metadata);
+        now->version = std::move(*version);
+        recent_->copied(*path, *path, now->version);
+        put_own(node, *now);
+        return {};
+    }
+}
+
+Result<void> PosixBucket::set_mode(const PosixNode& node, mode_t mode) {
+    return change(node, [=](FileMetadata& metadata) -> Result<void> {
+        metadata.mode = (metadata.mode & S_IFMT) | (mode & 07777U);
+        return {};
+    });
+}
+
+Result<void> PosixBucket::set_owner(const PosixNode& node, uid_t uid, gid_t gid) {
+    return change(node, [=](FileMetadata& metadata) -> Result<void> {
+        if (uid != static_cast<uid_t>(-1)) metadata.uid = uid;
+        if (gid != static_cast<gid_t>(-1)) metadata.gid = gid;
+        if (!S_ISREG(metadata.mode)) return {};
+        metadata.mode &= ~static_cast<std::uint32_t>(S_ISUID);
+        if ((metadata.mode & S_IXGRP) != 0) metadata.mode &= ~static_cast<std::uint32_t>(S_ISGID);
+        return {};
+    });
+}
+
+Result<void> PosixBucket::set_times(const PosixNode& node, const struct timespec& access,
+                                    const struct timespec& modification) {
+    return change(node, [=](FileMetadata& metadata) -> Result<void> {
+        set_time(metadata.atime_ns, access);
+        set_time(metadata.mtime_ns, modification);
+        return {};
+    });
+}
+
+Result<void> PosixBucket::resize(const PosixNode& node, std::uint64_t size) {
+    auto file = open(node, O_WRONLY);
+    if (!file) return fail(std::move(file.error()));
+    if (auto done = (*file)->resize(size); !done) return done;
+    bool is_alone = false;
+    {
+        const MutexLock lock(mutex_);
+        is_alone = bucket_node(node)->writers == 1;
+    }
+    // Who else writes to it makes it last with what is written.
+    return is_alone ? (*file)->flush() : Result<void>();
+}
+
+Result<std::size_t> PosixBucket::get_xattr(const PosixNode& node, const std::string& name,
+                                           std::span<char> value) {
+    if (auto good = check_name(name); !good) return fail(std::move(good.error()));
+    const auto now = facts(bucket_node(node));
+    if (!now) return fail(now.error());
+    const auto found = now->metadata.xattrs.find(name);
+    if (found == now->metadata.xattrs.end()) return fail(ENODATA, "no such attribute");
+    if (value.empty()) return found->second.size();
+    if (value.size() < found->second.size()) return fail(ERANGE, "the value is longer");
+    std::copy(found->second.begin(), found->second.end(), value.begin());
+    return found->second.size();
+}
+
+Result<std::size_t> PosixBucket::list_xattrs(const PosixNode& node, std::span<char> names) {
+    const auto now = facts(bucket_node(node));
+    if (!now) return fail(now.error());
+    std::string all;
+    for (const auto& [name, value] : now->metadata.xattrs) {
+        if (name.starts_with("user.")) all.append(name).push_back('\0');
+    }
+    if (names.empty()) return all.size();
+    if (names.size() < all.size()) return fail(ERANGE, "the names are longer");
+    std::copy(all.begin(), all.end(), names.begin());
+    return all.size();
+}
+
+Result<void> PosixBucket::set_xattr(const PosixNode& node, const std::string& name,
+                                    std::span<const char> value, int flags) {
+    if (auto good = check_name(name); !good) return good;
+    return change(node, [&](FileMetadata& metadata) -> Result<void> {
+        const bool is_there = metadata.xattrs.contains(name);
+        if (is_there && (flags & XATTR_CREATE) != 0) return fail(EEXIST, "the attribute is there");
+        if (!is_there && (flags & XATTR_REPLACE) != 0) return fail(ENODATA, "no such attribute");
+        metadata.xattrs[name].assign(value.begin(), value.end());
+        if (xattrs_text(metadata.xattrs).size() > kMostXattrBytes)
+            return fail(ENOSPC, "an object has room for 1.5 KiB of attributes");
+        return {};
+    });
+}
+
+Result<void> PosixBucket::remove_xattr(const PosixNode& node, const std::string& name) {
+    if (auto good = check_name(name); !good) return good;
+    return change(node, [&](FileMetadata& metadata) -> Result<void> {
+        if (metadata.xattrs.erase(name) == 0) return fail(ENODATA, "no such attribute");
+        return {};
+    });
+}
+
+}  // namespace tierfs::s3

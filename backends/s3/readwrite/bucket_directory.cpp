@@ -1,0 +1,141 @@
+// Listings; see posix_bucket.hpp.
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <set>
+#include <utility>
+
+#include "backends/s3/readwrite/posix_bucket.hpp"
+
+namespace tierfs::s3 {
+
+namespace {
+
+/// An open directory. Entries are numbered from 1; a page of them is kept, and going back begins anew.
+class BucketDirectory final : public PosixDirectory {
+  public:
+    BucketDirectory(PosixBucket& bucket, BucketNodePtr node, std::string marker)
+        : bucket_(bucket), node_(std::move(node)), marker_(std::move(marker)) {}
+
+    Result<std::optional<PosixEntry>> read(std::int64_t after) override;
+    // What makes and removes names has returned when they are at the bucket.
+    Result<void> sync(bool /*data_only*/) override { return {}; }
+
+  private:
+    void rewind() TIERFS_REQUIRES(mutex_);
+    Result<void> next_page() TIERFS_REQUIRES(mutex_);
+    void add(std::string name, unsigned char type) TIERFS_REQUIRES(mutex_);
+    void remember(const Listing& page, const std::string& prefix) TIERFS_REQUIRES(mutex_);
+    unsigned char type_of(const DirectoryEntry& entry);
+
+    PosixBucket& bucket_;
+    const BucketNodePtr node_;
+    const std::string marker_;
+    Mutex mutex_;  ///< held over requests: of this open directory alone
+    std::vector<PosixEntry> page_ TIERFS_GUARDED_BY(mutex_);
+    std::int64_t before_ TIERFS_GUARDED_BY(mutex_) = 0;  ///< how many entries came before the page
+    std::string token_ TIERFS_GUARDED_BY(mutex_);
+    bool is_begun_ TIERFS_GUARDED_BY(mutex_) = false, is_over_ TIERFS_GUARDED_BY(mutex_) = false;
+    std::set<std::string> own_ TIERFS_GUARDED_BY(mutex_);  ///< that no listing has shown yet
+    ListedNames listed_ TIERFS_GUARDED_BY(mutex_);
+};
+
+void BucketDirectory::rewind() {
+    page_.clear();
+    before_ = 0;
+    token_.clear();
+    is_begun_ = is_over_ = false;
+    own_.clear();
+}
+
+void BucketDirectory::add(std::string name, unsigned char type) {
+    PosixEntry entry;
+    const auto place = place_of(node_->inode, name);
+    entry.inode = name == "." || name == ".." ? node_->inode : bucket_.numbers().number(place);
+    entry.name = std::move(name);
+    entry.type = type;
+    entry.next = before_ + static_cast<std::int64_t>(page_.size()) + 1;
+    page_.push_back(std::move(entry));
+}
+
+/// Listings do not tell links from files: a link's object holds its target, which has a length of a path.
+unsigned char BucketDirectory::type_of(const DirectoryEntry& entry) {
+    if (entry.attributes.kind == ObjectKind::directory) return DT_DIR;
+    if (entry.attributes.size == 0 || entry.attributes.size >= PATH_MAX) return DT_REG;
+    const auto known = bucket_.known().get(place_of(node_->inode, entry.name));
+    if (!known || known->kind != Facts::Kind::file || known->version != entry.attributes.version)
+        return DT_UNKNOWN;
+    return S_ISLNK(known->metadata.mode) ? DT_LNK : DT_REG;
+}
+
+/// Look-ups of what a listing shows need one request less, and none of what it does not show.
+void BucketDirectory::remember(const Listing& page, const std::string& prefix) {
+    if (listed_.names.size() > KnownNames::kMostListed) return;
+    for (const auto& object : page.objects) {
+        if (object.key.size() > prefix.size())
+            listed_.names.try_emplace(object.key.substr(prefix.size()), ListedNames::Shown::key);
+    }
+    for (const auto& below : page.prefixes) {
+        if (below.size() > prefix.size() + 1)
+            listed_.names[below.substr(prefix.size(), below.size() - prefix.size() - 1)] =
+                ListedNames::Shown::prefix;
+    }
+}
+
+Result<void> BucketDirectory::next_page() {
+    before_ += static_cast<std::int64_t>(page_.size());
+    page_.clear();
+    if (!is_begun_) {
+        listed_ = {{}, KnownNames::Clock::now(), bucket_.known().drops()};
+        for (auto& name : bucket_.unpublished_in(node_->inode)) own_.insert(std::move(name));
+        add(".", DT_DIR);
+        add("..", DT_DIR);
+    }
+    const auto listing = bucket_.calls().list(marker_, token_, 1000, true);
+    if (!listing) return fail(listing.error());
+    is_begun_ = true;
+    token_ = listing->next_token;
+    const auto prefix = bucket_.calls().key(marker_);
+    for (auto& entry : map_listing(*listing, prefix, bucket_.calls().ownership()).entries) {
+        const auto type = type_of(entry);
+        own_.erase(entry.name);
+        add(std::move(entry.name), type);
+    }
+    remember(*listing, prefix);
+    if (!token_.empty()) return {};
+    is_over_ = true;
+    if (listed_.names.size() <= KnownNames::kMostListed)
+        bucket_.known().put_listing(node_->inode, std::exchange(listed_, {}));
+    for (const auto& name : own_) add(name, DT_REG);
+    return {};
+}
+
+Result<std::optional<PosixEntry>> BucketDirectory::read(std::int64_t after) {
+    const MutexLock lock(mutex_);
+    if (after < before_) rewind();
+    for (;;) {
+        const auto at = static_cast<std::size_t>(after - before_);
+        if (at < page_.size()) return std::optional(page_[at]);
+        if (is_over_) return std::optional<PosixEntry>();
+        if (auto got = next_page(); !got) {
+            rewind();
+            return fail(std::move(got.error()));
+        }
+    }
+}
+
+}  // namespace
+
+PosixDirectoryPtr make_bucket_directory(PosixBucket& bucket, BucketNodePtr node, std::string marker) {
+    return std::make_shared<BucketDirectory>(bucket, std::move(node), std::move(marker));
+}
+
+Result<PosixDirectoryPtr> PosixBucket::open_directory(const PosixNode& held) {
+    const auto& node = bucket_node(held);
+    const auto path = path_of(*node);
+    if (!path) return fail(path.error());
+    return make_bucket_directory(*this, node, marker_of(*path));
+}
+
+}  // namespace tierfs::s3

@@ -1,0 +1,213 @@
+// What makes and removes names; see posix_bucket.hpp.
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include "backends/s3/readwrite/posix_bucket.hpp"
+#include "config/base/log.hpp"
+#include "config/base/sync_point.hpp"
+#include "config/base/time.hpp"
+
+namespace tierfs::s3 {
+
+namespace {}  // namespace
+
+Result<FileMetadata> PosixBucket::metadata_for(const BucketNodePtr& directory, mode_t mode,
+                                               const Caller& caller) {
+    const auto parent = facts(directory);
+    if (!parent) return fail(parent.error());
+    FileMetadata metadata;
+    metadata.mode = mode & ~(caller.umask & 0777U);
+    metadata.uid = caller.uid;
+    metadata.gid = caller.gid;
+    if ((parent->metadata.mode & S_ISGID) != 0) {
+        metadata.gid = parent->metadata.gid;
+        if (S_ISDIR(mode)) metadata.mode |= S_ISGID;
+    }
+    metadata.atime_ns = metadata.mtime_ns = metadata.ctime_ns = wall_clock_ns();
+    return metadata;
+}
+
+/// Of a name that is to be made. EEXIST.
+Result<std::string> PosixBucket::free_path(const BucketNodePtr& directory, const std::string& name) {
+    const auto there = facts_at(*directory, name);
+    if (!there) return fail(there.error());
+    if (there->is_there()) return fail(EEXIST, "the name is taken");
+    return path_in(*directory, name);
+}
+
+Result<PosixCreated> PosixBucket::create(const PosixNode& directory, const std::string& name, int flags,
+                                         mode_t mode, const Caller& caller) {
+    const auto& parent = bucket_node(directory);
+    const auto path = free_path(parent, name);
+    // Nobody has checked whether the caller may open what is there: see PosixOrigin::create.
+    if (!path)
+        return fail(path.error().code == EEXIST && (flags & O_EXCL) == 0 ? ESTALE : path.error().code,
+                    path.error().message);
+    auto metadata = metadata_for(parent, S_IFREG | (mode & 07777U), caller);
+    if (!metadata) return fail(std::move(metadata.error()));
+    auto copy = copies_.make();
+    if (!copy) return fail(std::move(copy.error()));
+    auto draft =
+        std::make_shared<Draft>(calls_, totals_, std::move(*copy), std::move(*metadata), std::nullopt);
+    draft->set_path(*path);
+    auto node = std::make_shared<BucketNode>(numbers_.number(place_of(parent->inode, name)), S_IFREG);
+    node->parent = parent;
+    node->name = name;
+    node->has_object = false;
+    node->is_exclusive = (flags & O_EXCL) != 0;
+    node->opens = 1;
+    node->writers = 1;  // also of who only reads: closing it is what puts the empty object there
+    node->draft = draft;
+    {
+        const MutexLock lock(mutex_);
+        add_locked(node);
+        fresh_[node->inode] = node;
+    }
+    known_.forget(place_of(parent->inode, name));
+    auto attributes = attributes_of(node);
+    if (!attributes) return fail(std::move(attributes.error()));
+    return PosixCreated{make_bucket_file(*this, std::move(node), true, {}), std::move(*attributes)};
+}
+
+Result<void> PosixBucket::make_object(const BucketNodePtr& directory, const std::string& name,
+                                      const char* suffix, const std::string& body,
+                                      const FileMetadata& metadata) {
+    const auto path = free_path(directory, name);
+    if (!path) return fail(path.error());
+    const PathLocks::Held held(locks_, {{*path, false}});
+    PutOptions condition;
+    condition.only_if_absent = true;
+    auto version = calls_.put_text(*path + suffix, body, metadata, condition);
+    if (!version) return fail(std::move(version.error()));
+    Facts facts;
+    facts.kind = S_ISDIR(metadata.mode) ? Facts::Kind::directory : Facts::Kind::file;
+    facts.has_marker = S_ISDIR(metadata.mode);
+    facts.metadata = metadata;
+    facts.size = body.size();
+    facts.version = std::move(*version);
+    known_.put(place_of(directory->inode, name), std::move(facts));
+    return {};
+}
+
+Result<void> PosixBucket::make_directory(const PosixNode& directory, const std::string& name, mode_t mode,
+                                         const Caller& caller) {
+    const auto metadata = metadata_for(bucket_node(directory), S_IFDIR | (mode & 01777U), caller);
+    if (!metadata) return fail(metadata.error());
+    return make_object(bucket_node(directory), name, "/", "", *metadata);
+}
+
+Result<void> PosixBucket::make_node(const PosixNode& directory, const std::string& name, mode_t mode,
+                                    dev_t /*device*/, const Caller& caller) {
+    if (!S_ISREG(mode)) return fail(EPERM, "a bucket holds files, directories and symbolic links only");
+    const auto metadata = metadata_for(bucket_node(directory), S_IFREG | (mode & 07777U), caller);
+    if (!metadata) return fail(metadata.error());
+    return make_object(bucket_node(directory), name, "", "", *metadata);
+}
+
+Result<void> PosixBucket::make_link(const PosixNode& directory, const std::string& name,
+                                    const std::string& target, const Caller& caller) {
+    const auto metadata = metadata_for(bucket_node(directory), S_IFLNK | 0777U, {caller.uid, caller.gid, 0});
+    if (!metadata) return fail(metadata.error());
+    return make_object(bucket_node(directory), name, "", target, *metadata);
+}
+
+Result<void> PosixBucket::add_name(const PosixNode& /*node*/, const PosixNode& /*directory*/,
+                                   const std::string& /*name*/) {
+    return fail(EPERM, "a bucket has no hard links");
+}
+
+/// A directory whose last key is about to leave would be gone: it gets a marker before.
+Result<void> PosixBucket::keep_parent(const BucketNodePtr& directory, const std::string& leaving) {
+    const auto path = path_of(*directory);
+    if (!path) return fail(path.error());
+    if (path->empty() && !calls_.has_prefix()) return {};
+    const auto own_place = place(*directory);
+    if (const auto known = known_.get(own_place); known && known->has_marker) return {};
+    const auto marker = marker_of(*path);
+    const auto keys = calls_.list(marker, "", 3, false);
+    if (!keys) return fail(keys.error());
+    for (const auto& object : keys->objects) {
+        if (object.key == calls_.key(marker)) known_.set_marker(own_place);
+        if (object.key != calls_.key(leaving)) return {};
+    }
+    const auto own = facts(directory);
+    if (!own) return fail(own.error());
+    auto put = calls_.put_text(marker, "", own->metadata);
+    if (!put) return fail(std::move(put.error()));
+    known_.set_marker(own_place);
+    return {};
+}
+
+Result<void> PosixBucket::check_empty(std::uint64_t inode, const std::string& path) {
+    if (!unpublished_in(inode).empty()) return fail(ENOTEMPTY, "the directory is not empty");
+    const auto keys = calls_.list(path + "/", "", 2, false);
+    if (!keys) return fail(keys.error());
+    for (const auto& object : keys->objects) {
+        if (object.key != calls_.key(path + "/")) return fail(ENOTEMPTY, "the directory is not empty");
+    }
+    return {};
+}
+
+/// Who has it open goes on reading; what cannot be kept for want of room is gone for them, too.
+void PosixBucket::keep_bytes(const BucketNodePtr& node) {
+    if (!node || node->type != S_IFREG) return;
+    {
+        const MutexLock lock(mutex_);
+        if (node->opens == 0) return;
+    }
+    auto draft = make_draft(node);
+    auto kept = draft ? (*draft)->detach() : fail(draft.error());
+    if (!kept)
+        log::warning("a file that is open is being removed, and its bytes cannot be kept: " +
+                     kept.error().message);
+}
+
+void PosixBucket::unlinked(const BucketNodePtr& node, Place place, const Facts& last) {
+    numbers_.removed(place);
+    known_.put(place, Facts());
+    if (!node) return;
+    const MutexLock lock(mutex_);
+    node->is_unlinked = true;
+    node->last = last;
+    const auto found = nodes_.find(node->inode);
+    if (found != nodes_.end() && found->second.lock() == node) nodes_.erase(found);
+    fresh_.erase(node->inode);
+}
+
+Result<void> PosixBucket::remove(const PosixNode& directory, const std::string& name, bool is_directory) {
+    const auto& parent = bucket_node(directory);
+    const auto there = facts_at(*parent, name);
+    if (!there) return fail(there.error());
+    if (!there->is_there()) return fail(ENOENT, "no such name");
+    if (is_directory && there->kind != Facts::Kind::directory) return fail(ENOTDIR, "no directory");
+    if (!is_directory && there->kind == Facts::Kind::directory) return fail(EISDIR, "a directory");
+    const auto path = path_in(*parent, name);
+    if (!path) return fail(path.error());
+    const auto place = place_of(parent->inode, name);
+    const auto inode = numbers_.number(place);
+    const PathLocks::Held held(locks_, {{*path, is_directory}});
+    TIERFS_SYNC_POINT("s3.removing");
+    const auto node = find(inode);
+    bool has_object = true;
+    if (is_directory) {
+        if (auto empty = check_empty(inode, *path); !empty) return empty;
+    } else if (node) {
+        keep_bytes(node);
+        const MutexLock lock(mutex_);
+        has_object = node->has_object;
+    }
+    if (has_object) {
+        const auto key = is_directory ? *path + "/" : *path;
+        if (auto kept = keep_parent(parent, key); !kept) return kept;
+        if (auto removed = calls_.remove(key); !removed) return removed;
+    }
+    recent_->forget(*path);
+    unlinked(node, place, *there);
+    return {};
+}
+
+}  // namespace tierfs::s3

@@ -1,0 +1,183 @@
+// A file of a bucket that is being changed.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "backends/s3/readwrite/bucket_calls.hpp"
+#include "backends/s3/readwrite/byte_ranges.hpp"
+#include "backends/s3/readwrite/part_sizes.hpp"
+#include "backends/s3/readwrite/recent_copies.hpp"
+
+namespace tierfs::s3 {
+
+/// What all drafts of a mount share. Thread-safe.
+class DraftTotals {
+  public:
+    using Clock = std::chrono::steady_clock;
+    /// Parts that may be on their way at the same time, of all files: who wants to send another one waits.
+    static constexpr unsigned kMostParts = 32;
+
+    void take_part() TIERFS_EXCLUDES(mutex_);
+    void give_part() TIERFS_EXCLUDES(mutex_);
+
+    /// Of a draft: what has not been published, and since when.
+    void set_dirty(const void* draft, std::uint64_t bytes, Clock::time_point since) TIERFS_EXCLUDES(mutex_);
+    void set_clean(const void* draft) TIERFS_EXCLUDES(mutex_);
+    void add_error() TIERFS_EXCLUDES(mutex_);
+    struct Sums {
+        std::uint64_t dirty_bytes = 0, errors = 0;
+        double oldest_s = 0;
+    };
+    Sums sums(Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
+
+  private:
+    struct Dirty {
+        std::uint64_t bytes = 0;
+        Clock::time_point since;
+    };
+    Mutex mutex_;
+    std::condition_variable given_;
+    unsigned parts_ TIERFS_GUARDED_BY(mutex_) = 0;
+    std::uint64_t errors_ TIERFS_GUARDED_BY(mutex_) = 0;
+    std::map<const void*, Dirty> dirty_ TIERFS_GUARDED_BY(mutex_);
+};
+
+/// The bytes of a file from when it is opened for writing until nobody has it open so any more: in a local
+/// copy, which holds what was written and, where it is needed, what the object had (the base; never touched
+/// ranges stay there, and the server copies them). What is written from front to back is sent in parts while
+/// it is written; nobody sees anything of it before publish(), and then the whole.
+///
+/// Thread-safe: changes and publish() come one after the other, reads at any time. Memory: a few hundred KiB
+/// while bytes are sent. The disk: what was written, less what was sent already when its file system fills
+/// up; then writers wait for the parts that are on their way, and fail with ENOSPC when that gives nothing.
+/// Calls block for at most the deadlines of their requests.
+///
+/// Metadata travels ahead of the parts: the time of a file that is sent in parts is that of the first part
+/// that was sent, and what is changed after that (modes, owners, times) costs a copy at the server.
+///
+/// A failed write to the local copy makes every later publish() fail: a file with a hole in it must not
+/// replace a good one. A failed publish() may be tried again.
+class Draft {
+  public:
+    /// The object that it changes.
+    struct Base {
+        std::string path;
+        Facts facts;
+    };
+    /// `base` null: a new file, which is there once it has been published.
+    Draft(BucketCalls& calls, DraftTotals& totals, std::shared_ptr<LocalCopy> copy, FileMetadata metadata,
+          std::optional<Base> base);
+    /// Gives up what was sent and not published.
+    ~Draft();
+    Draft(const Draft&) = delete;
+    Draft& operator=(const Draft&) = delete;
+
+    Result<void> write(std::span<const std::byte> bytes, std::uint64_t offset) TIERFS_EXCLUDES(mutex_);
+    /// Fewer bytes than asked for: the end of the file.
+    Result<std::size_t> read(std::span<std::byte> destination, std::uint64_t offset) TIERFS_EXCLUDES(mutex_);
+    Result<void> resize(std::uint64_t size) TIERFS_EXCLUDES(mutex_);
+    /// Makes a range zeros, as far as the file goes.
+    Result<void> clear(std::uint64_t begin, std::uint64_t end) TIERFS_EXCLUDES(mutex_);
+    /// Gets what is still at the base alone: the object may go then.
+    Result<void> detach() TIERFS_EXCLUDES(mutex_);
+
+    /// Makes what is here the object at `path`. Nothing changed: does nothing. Returns what is there now.
+    Result<Facts> publish(const std::string& path, const PutOptions& condition) TIERFS_EXCLUDES(mutex_);
+    /// Where it is to be published.
+    void set_path(std::string path) TIERFS_EXCLUDES(mutex_);
+    /// Its object is another now, of the same bytes: it was copied or got other metadata.
+    void rebase(Base base) TIERFS_EXCLUDES(mutex_);
+
+    /// All bytes of what was published last, if they are here and nothing has been changed since.
+    std::optional<RecentCopy> whole_copy() TIERFS_EXCLUDES(mutex_);
+
+    void set_metadata(FileMetadata metadata) TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] FileMetadata metadata() TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] std::uint64_t size() TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] bool is_changed() TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] bool has_base() TIERFS_EXCLUDES(mutex_);
+    /// Of the object that it changes; empty where there is none, or where the server gives none to compare.
+    [[nodiscard]] std::string base_version() TIERFS_EXCLUDES(mutex_);
+
+  private:
+    enum class PartState : std::uint8_t { sending, sent, failed };
+    struct Part {
+        PartState state = PartState::sending;
+        UploadPart sent;
+        Error error;
+        bool is_copy = false;  ///< of the base's bytes, by the server
+    };
+    /// The right to change the file: one at a time, held over requests.
+    class Turn {
+      public:
+        explicit Turn(Draft& draft);
+        ~Turn();
+        Turn(const Turn&) = delete;
+        Turn& operator=(const Turn&) = delete;
+
+      private:
+        Draft& draft_;
+    };
+
+    // draft.cpp; all of what follows is called by who has the turn.
+    [[nodiscard]] std::vector<ByteRange> absent(std::uint64_t begin, std::uint64_t end)
+        TIERFS_REQUIRES(mutex_);
+    Result<void> fetch(std::uint64_t begin, std::uint64_t end) TIERFS_EXCLUDES(mutex_);
+    Result<void> fetch_piece(const Base& base, ByteRange range, Together& together);
+    void changed(std::uint64_t begin, std::uint64_t end) TIERFS_REQUIRES(mutex_);
+    Result<void> make_room(std::uint64_t bytes) TIERFS_EXCLUDES(mutex_);
+    Result<void> failed(Error error) TIERFS_EXCLUDES(mutex_);
+
+    // draft_publish.cpp
+    void send_what_is_complete(std::uint64_t begin, std::uint64_t end) TIERFS_EXCLUDES(mutex_);
+    Result<void> begin_upload(const std::string& path) TIERFS_EXCLUDES(mutex_);
+    void send(unsigned number, ByteRange range, bool from_base) TIERFS_EXCLUDES(mutex_);
+    void sent(unsigned number, Result<UploadPart> part) TIERFS_EXCLUDES(mutex_);
+    void wait_for_parts(unsigned at_most) TIERFS_EXCLUDES(mutex_);
+    void wait_for_parts_of(std::uint64_t begin, std::uint64_t end) TIERFS_EXCLUDES(mutex_);
+    void drop_upload() TIERFS_EXCLUDES(mutex_);
+    Result<std::string> publish_bytes(const std::string& path, const PutOptions& condition)
+        TIERFS_EXCLUDES(mutex_);
+    Result<std::string> publish_small(const std::string& path, const PutOptions& condition)
+        TIERFS_EXCLUDES(mutex_);
+    Result<std::string> publish_parts(const std::string& path, const PutOptions& condition)
+        TIERFS_EXCLUDES(mutex_);
+    Result<void> send_all_parts(std::uint64_t size) TIERFS_EXCLUDES(mutex_);
+    Result<std::vector<UploadPart>> parts_sent() TIERFS_EXCLUDES(mutex_);
+    Result<void> publish_metadata(const std::string& path) TIERFS_EXCLUDES(mutex_);
+    void published(const std::string& path, std::string version) TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] bool base_is_there() TIERFS_EXCLUDES(mutex_);
+
+    BucketCalls& calls_;
+    DraftTotals& totals_;
+    const std::shared_ptr<LocalCopy> copy_;
+    PartDigests digests_;  ///< for who has the turn
+
+    Mutex mutex_;
+    std::condition_variable changed_;
+    bool has_turn_ TIERFS_GUARDED_BY(mutex_) = false;
+    FileMetadata metadata_ TIERFS_GUARDED_BY(mutex_);
+    std::optional<FileMetadata> sent_metadata_ TIERFS_GUARDED_BY(mutex_);  ///< of upload_
+    std::optional<Base> base_ TIERFS_GUARDED_BY(mutex_);
+    std::uint64_t base_limit_ TIERFS_GUARDED_BY(mutex_);  ///< the base's bytes count below this
+    std::uint64_t size_ TIERFS_GUARDED_BY(mutex_);
+    ByteRanges present_ TIERFS_GUARDED_BY(mutex_);  ///< what the local copy has, of what the base has too
+    ByteRanges gone_ TIERFS_GUARDED_BY(mutex_);     ///< sent, and given up here for want of room
+    bool bytes_changed_ TIERFS_GUARDED_BY(mutex_), metadata_changed_ TIERFS_GUARDED_BY(mutex_) = false;
+    std::uint64_t unpublished_ TIERFS_GUARDED_BY(mutex_) = 0;  ///< bytes
+    std::optional<Error> broken_ TIERFS_GUARDED_BY(mutex_);
+    DraftTotals::Clock::time_point dirty_since_ TIERFS_GUARDED_BY(mutex_);
+
+    std::string path_ TIERFS_GUARDED_BY(mutex_);  ///< where it is to be published, as far as is known
+    std::optional<Upload> upload_ TIERFS_GUARDED_BY(mutex_);
+    std::map<unsigned, Part> parts_ TIERFS_GUARDED_BY(mutex_);
+    unsigned sending_ TIERFS_GUARDED_BY(mutex_) = 0;
+    std::uint64_t last_end_ TIERFS_GUARDED_BY(mutex_) = 0;   ///< of the write before
+    std::uint64_t run_begin_ TIERFS_GUARDED_BY(mutex_) = 0;  ///< of writes that follow one another
+};
+
+}  // namespace tierfs::s3

@@ -1,0 +1,117 @@
+#include "backends/s3/readwrite/known_names.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "config/settings.hpp"
+
+namespace tierfs::s3 {
+
+std::optional<Facts> KnownNames::get(Place place, Clock::time_point now) {
+    const MutexLock lock(mutex_);
+    const auto found = by_place_.find(place);
+    if (found == by_place_.end()) return std::nullopt;
+    if (found->second->until <= now) {
+        entries_.erase(found->second);
+        by_place_.erase(found);
+        return std::nullopt;
+    }
+    entries_.splice(entries_.begin(), entries_, found->second);
+    return found->second->facts;
+}
+
+void KnownNames::put_locked(Place place, Facts facts, Clock::time_point now) {
+    const auto ttl = facts.is_there() ? ttl_ : std::min(ttl_, kLongestAbsent);
+    const auto until = ttl == kForever ? Clock::time_point::max() : now + ttl;
+    const auto found = by_place_.find(place);
+    if (found != by_place_.end()) {
+        *found->second = {place, std::move(facts), until};
+        entries_.splice(entries_.begin(), entries_, found->second);
+        return;
+    }
+    if (entries_.size() >= kMost) {
+        by_place_.erase(entries_.back().place);
+        entries_.pop_back();
+    }
+    entries_.push_front({place, std::move(facts), until});
+    by_place_.emplace(place, entries_.begin());
+}
+
+void KnownNames::put(Place place, Facts facts, Clock::time_point now) {
+    const MutexLock lock(mutex_);
+    ++changes_;
+    put_locked(place, std::move(facts), now);
+}
+
+std::uint64_t KnownNames::changes() {
+    const MutexLock lock(mutex_);
+    return changes_;
+}
+
+void KnownNames::put_unless_changed(Place place, Facts facts, std::uint64_t changes) {
+    const MutexLock lock(mutex_);
+    if (changes_ == changes) put_locked(place, std::move(facts), Clock::now());
+}
+
+void KnownNames::forget_locked(Place place) {
+    ++changes_;
+    const auto found = by_place_.find(place);
+    if (found == by_place_.end()) return;
+    entries_.erase(found->second);
+    by_place_.erase(found);
+}
+
+void KnownNames::forget(Place place) {
+    const MutexLock lock(mutex_);
+    forget_locked(place);
+}
+
+void KnownNames::drop(Place place) {
+    const MutexLock lock(mutex_);
+    ++drops_;
+    listings_.clear();
+    forget_locked(place);
+}
+
+void KnownNames::clear() {
+    const MutexLock lock(mutex_);
+    ++changes_;
+    ++drops_;
+    listings_.clear();
+    entries_.clear();
+    by_place_.clear();
+}
+
+std::uint64_t KnownNames::drops() {
+    const MutexLock lock(mutex_);
+    return drops_;
+}
+
+void KnownNames::put_listing(std::uint64_t directory, ListedNames listed) {
+    const MutexLock lock(mutex_);
+    if (listed.drops != drops_) return;
+    listings_.remove_if([&](const Listing& listing) { return listing.directory == directory; });
+    listings_.push_front({directory, std::move(listed)});
+    if (listings_.size() > kMostListings) listings_.pop_back();
+}
+
+std::optional<ListedNames::Shown> KnownNames::shown(std::uint64_t directory, const std::string& name,
+                                                    Clock::time_point now) {
+    const MutexLock lock(mutex_);
+    const auto found = std::find_if(listings_.begin(), listings_.end(),
+                                    [&](const Listing& listing) { return listing.directory == directory; });
+    if (found == listings_.end()) return std::nullopt;
+    const auto entry = found->listed.names.find(name);
+    const auto shown = entry == found->listed.names.end() ? ListedNames::Shown::absent : entry->second;
+    const auto ttl = shown == ListedNames::Shown::absent ? std::min(ttl_, kLongestAbsent) : ttl_;
+    if (ttl != kForever && now >= found->listed.since + ttl) return std::nullopt;
+    return shown;
+}
+
+void KnownNames::set_marker(Place place) {
+    const MutexLock lock(mutex_);
+    const auto found = by_place_.find(place);
+    if (found != by_place_.end()) found->second->facts.has_marker = true;
+}
+
+}  // namespace tierfs::s3

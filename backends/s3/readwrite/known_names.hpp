@@ -1,0 +1,94 @@
+// What was learnt of names lately.
+#pragma once
+
+#include <chrono>
+#include <list>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "backends/s3/readwrite/file_metadata.hpp"
+#include "backends/s3/readwrite/inode_numbers.hpp"
+#include "config/base/mutex.hpp"
+
+namespace tierfs::s3 {
+
+/// What is at a name.
+struct Facts {
+    enum class Kind : std::uint8_t { absent, file, directory } kind = Kind::absent;
+    FileMetadata metadata;    ///< not of absent; the type is in its mode
+    std::uint64_t size = 0;   ///< of a file
+    std::string version;      ///< of a file: as Attributes::version
+    bool has_marker = false;  ///< of a directory: there is an object for it
+    bool archived = false;    ///< of a file: see Attributes
+    [[nodiscard]] bool is_there() const { return kind != Kind::absent; }
+};
+
+/// The names in a directory, as a listing showed them from its beginning to its end.
+struct ListedNames {
+    enum class Shown : std::uint8_t {
+        absent,
+        key,     ///< and no key begins with it and '/'
+        prefix,  ///< perhaps a key as well
+    };
+    std::unordered_map<std::string, Shown> names;
+    std::chrono::steady_clock::time_point since;  ///< when the listing was begun
+    std::uint64_t drops = 0;                      ///< KnownNames::drops() then
+};
+
+/// A bounded memory of Facts by place, each for a time: metadata.ttl, and five seconds at most for what is
+/// absent. What is put after a change of this mount's own is right at once. Thread-safe.
+///
+/// Beside it, what listings showed, for the same times: for who found nothing with get(), which knows better.
+class KnownNames {
+  public:
+    using Clock = std::chrono::steady_clock;
+    static constexpr std::size_t kMost = 1U << 16;
+    static constexpr std::chrono::milliseconds kLongestAbsent{5000};
+
+    explicit KnownNames(std::chrono::milliseconds ttl) : ttl_(ttl) {}
+
+    std::optional<Facts> get(Place place, Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
+    void put(Place place, Facts facts, Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
+    /// What was asked before a change must not be put after it: the number to give to put_unless_changed.
+    [[nodiscard]] std::uint64_t changes() TIERFS_EXCLUDES(mutex_);
+    void put_unless_changed(Place place, Facts facts, std::uint64_t changes) TIERFS_EXCLUDES(mutex_);
+    /// Also what listings showed: for who does not know what is there now.
+    void drop(Place place) TIERFS_EXCLUDES(mutex_);
+    void clear() TIERFS_EXCLUDES(mutex_);
+    /// A file that is being made is to be asked for again; nothing has changed at the bucket.
+    void forget(Place place) TIERFS_EXCLUDES(mutex_);
+
+    /// Directories with more names, and listings that a drop() may have made wrong, are not kept.
+    static constexpr std::size_t kMostListed = 4096, kMostListings = 16;
+    [[nodiscard]] std::uint64_t drops() TIERFS_EXCLUDES(mutex_);
+    void put_listing(std::uint64_t directory, ListedNames listed) TIERFS_EXCLUDES(mutex_);
+    /// Nothing: not known.
+    std::optional<ListedNames::Shown> shown(std::uint64_t directory, const std::string& name,
+                                            Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
+    /// Whether there is an object for a directory: true stays true until drop().
+    void set_marker(Place place) TIERFS_EXCLUDES(mutex_);
+
+  private:
+    struct Entry {
+        Place place;
+        Facts facts;
+        Clock::time_point until;
+    };
+    struct Listing {
+        std::uint64_t directory = 0;
+        ListedNames listed;
+    };
+    void put_locked(Place place, Facts facts, Clock::time_point now) TIERFS_REQUIRES(mutex_);
+    void forget_locked(Place place) TIERFS_REQUIRES(mutex_);
+
+    const std::chrono::milliseconds ttl_;
+    Mutex mutex_;
+    std::list<Entry> entries_ TIERFS_GUARDED_BY(mutex_);  ///< the one used last first
+    std::unordered_map<Place, std::list<Entry>::iterator> by_place_ TIERFS_GUARDED_BY(mutex_);
+    std::uint64_t changes_ TIERFS_GUARDED_BY(mutex_) = 0;
+    std::list<Listing> listings_ TIERFS_GUARDED_BY(mutex_);  ///< the newest first
+    std::uint64_t drops_ TIERFS_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace tierfs::s3

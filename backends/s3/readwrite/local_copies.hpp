@@ -1,0 +1,49 @@
+// Files of this machine that hold what is being written.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/base/file_descriptor.hpp"
+#include "config/base/result.hpp"
+
+namespace tierfs::s3 {
+
+/// A file without a name: nothing is left of it when the process ends, however it ends. Sparse; what was
+/// never written reads as zeros. Thread-safe, but for one range at a time.
+class LocalCopy {
+  public:
+    explicit LocalCopy(FileDescriptor file) : file_(std::move(file)) {}
+    /// ENOSPC, EDQUOT, EIO.
+    Result<void> write(std::span<const std::byte> bytes, std::uint64_t offset);
+    /// Beyond the end: zeros.
+    Result<void> read(std::span<std::byte> destination, std::uint64_t offset) const;
+    Result<void> resize(std::uint64_t size);
+    /// Gives the room of a range back; it reads as zeros.
+    Result<void> punch(std::uint64_t begin, std::uint64_t end);
+    /// What it takes on the disk, bytes.
+    [[nodiscard]] std::uint64_t allocated() const;
+    /// What the file system has left for others, bytes.
+    [[nodiscard]] std::uint64_t free_space() const;
+
+  private:
+    const FileDescriptor file_;
+};
+
+/// Makes them in one folder. Thread-safe.
+class LocalCopies {
+  public:
+    /// `folders`: the first that takes files; each is private to who may read the cache, or sticky.
+    explicit LocalCopies(std::vector<std::string> folders) : folders_(std::move(folders)) {}
+    /// The error of the last folder.
+    Result<std::shared_ptr<LocalCopy>> make() const;
+
+  private:
+    const std::vector<std::string> folders_;
+};
+
+}  // namespace tierfs::s3

@@ -1,0 +1,200 @@
+// A bucket as POSIX has it: what a writable mount of S3 is made of.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "backends/origin/posix_origin.hpp"
+#include "backends/s3/readwrite/bucket_calls.hpp"
+#include "backends/s3/readwrite/draft.hpp"
+#include "backends/s3/readwrite/inode_numbers.hpp"
+#include "backends/s3/readwrite/known_names.hpp"
+#include "backends/s3/readwrite/path_locks.hpp"
+#include "backends/s3/readwrite/recent_copies.hpp"
+
+namespace tierfs::s3 {
+
+/// A file or directory that somebody holds. What can change belongs to PosixBucket, under its mutex.
+struct BucketNode {
+    BucketNode(std::uint64_t inode_, std::uint32_t type_) : inode(inode_), type(type_) {}
+    const std::uint64_t inode;
+    const std::uint32_t type;  ///< S_IFMT of st_mode
+
+    std::shared_ptr<BucketNode> parent;  ///< null: the root
+    std::string name;
+    bool is_unlinked = false;
+    Facts last;                 ///< of an unlinked one
+    bool has_object = true;     ///< false: made here and not published yet
+    bool is_exclusive = false;  ///< made with O_EXCL
+    bool is_lost_update_told = false;
+    unsigned opens = 0, writers = 0;
+    std::shared_ptr<Draft> draft;  ///< while it is open for writing, or kept for who has it open
+    std::uint64_t epoch = 0;       ///< how often this mount put another object there
+    Facts own;                     ///< what it put there last
+};
+using BucketNodePtr = std::shared_ptr<BucketNode>;
+
+/// See PosixOrigin. A directory is there when keys begin with its path and '/'; one that was made here has an
+/// object of that name (a marker), which holds its mode and owner, and one that loses its last name gets one,
+/// so that it stays. What is written is at the bucket when flush() or sync() has returned; until then a new
+/// file is seen by this mount alone.
+///
+/// What was asked is believed for metadata.ttl; opening for writing asks anew. Renames copy, and those of
+/// directories are not atomic: names arrive before they leave, and an error leaves the old ones.
+class PosixBucket final : public PosixOrigin {
+  public:
+    /// `copies`: where what is written is kept. `exclusive`: what others changed since it was opened for
+    /// writing here is not overwritten (ESTALE; EEXIST where it was new). The client and writer behind
+    /// `calls` must outlive this.
+    PosixBucket(BucketCalls calls, LocalCopies copies, std::chrono::milliseconds ttl, bool exclusive = false);
+
+    [[nodiscard]] PosixNodePtr root() override { return root_hold_; }
+    Result<PosixAttributes> look_up(const PosixNode& directory, const std::string& name) override;
+    Result<PosixNodePtr> hold(const PosixNode& directory, const std::string& name) override;
+    Result<PosixAttributes> attributes(const PosixNode& node) override;
+    Result<std::string> read_link(const PosixNode& node) override;
+    Result<PosixCreated> create(const PosixNode& directory, const std::string& name, int flags, mode_t mode,
+                                const Caller& caller) override;
+    Result<void> make_directory(const PosixNode& directory, const std::string& name, mode_t mode,
+                                const Caller& caller) override;
+    Result<void> make_node(const PosixNode& directory, const std::string& name, mode_t mode, dev_t device,
+                           const Caller& caller) override;
+    Result<void> make_link(const PosixNode& directory, const std::string& name, const std::string& target,
+                           const Caller& caller) override;
+    Result<void> add_name(const PosixNode& node, const PosixNode& directory,
+                          const std::string& name) override;
+    Result<void> remove(const PosixNode& directory, const std::string& name, bool is_directory) override;
+    Result<void> rename(const PosixNode& from, const std::string& name, const PosixNode& to,
+                        const std::string& new_name, unsigned flags) override;
+    Result<PosixFilePtr> open(const PosixNode& node, int flags) override;
+    Result<PosixDirectoryPtr> open_directory(const PosixNode& node) override;
+    Result<void> set_mode(const PosixNode& node, mode_t mode) override;
+    Result<void> set_owner(const PosixNode& node, uid_t uid, gid_t gid) override;
+    Result<void> set_times(const PosixNode& node, const struct timespec& access,
+                           const struct timespec& modification) override;
+    Result<void> resize(const PosixNode& node, std::uint64_t size) override;
+    Result<std::size_t> get_xattr(const PosixNode& node, const std::string& name,
+                                  std::span<char> value) override;
+    Result<std::size_t> list_xattrs(const PosixNode& node, std::span<char> names) override;
+    Result<void> set_xattr(const PosixNode& node, const std::string& name, std::span<const char> value,
+                           int flags) override;
+    Result<void> remove_xattr(const PosixNode& node, const std::string& name) override;
+    Result<struct statvfs> statistics() override;
+    [[nodiscard]] bool has_acls() const override { return false; }
+    [[nodiscard]] bool answers_cheaply() const override { return false; }
+    [[nodiscard]] PosixStats stats() const override;
+
+    // For the files and directories that it opens.
+    [[nodiscard]] BucketCalls& calls() { return calls_; }
+    [[nodiscard]] InodeNumbers& numbers() { return numbers_; }
+    [[nodiscard]] KnownNames& known() { return known_; }
+    /// What can be read without asking the bucket; may outlive this.
+    [[nodiscard]] const std::shared_ptr<RecentCopies>& recent() { return recent_; }
+    Result<std::string> path_of(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
+    Result<Facts> facts(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
+    PosixAttributes shown(const Facts& facts, std::uint64_t inode, bool is_unlinked) const;
+    Result<PosixAttributes> attributes_of(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
+    /// What is written to it, if anything is: null else.
+    std::shared_ptr<Draft> draft_of(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
+    /// What this mount put there last, if that was since `epoch`, which it sets.
+    std::optional<Facts> newer(const BucketNode& node, std::uint64_t& epoch) TIERFS_EXCLUDES(mutex_);
+    Result<void> publish(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
+    void closed(const BucketNodePtr& node, bool was_writing) TIERFS_EXCLUDES(mutex_);
+    /// New files in a directory that nobody else sees yet.
+    std::vector<std::string> unpublished_in(std::uint64_t directory) TIERFS_EXCLUDES(mutex_);
+
+  private:
+    using Change = std::function<Result<void>(FileMetadata&)>;
+
+    // posix_bucket.cpp
+    Result<std::string> path_in(const BucketNode& directory, const std::string& name) TIERFS_EXCLUDES(mutex_);
+    Result<Facts> facts_at(const BucketNode& directory, const std::string& name) TIERFS_EXCLUDES(mutex_);
+    Result<Facts> ask(const std::string& path);
+    Result<Facts> root_facts();
+    BucketNodePtr find_locked(std::uint64_t inode) TIERFS_REQUIRES(mutex_);
+    BucketNodePtr find(std::uint64_t inode) TIERFS_EXCLUDES(mutex_);
+    BucketNodePtr node_at(const BucketNodePtr& directory, const std::string& name, std::uint32_t type)
+        TIERFS_EXCLUDES(mutex_);
+    void add_locked(const BucketNodePtr& node) TIERFS_REQUIRES(mutex_);
+    static Result<std::string> path_locked(const BucketNode& node);
+    Place place(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
+
+    // bucket_names.cpp
+    Result<FileMetadata> metadata_for(const BucketNodePtr& directory, mode_t mode, const Caller& caller);
+    Result<std::string> free_path(const BucketNodePtr& directory, const std::string& name);
+    Result<void> make_object(const BucketNodePtr& directory, const std::string& name, const char* suffix,
+                             const std::string& body, const FileMetadata& metadata);
+    Result<void> keep_parent(const BucketNodePtr& directory, const std::string& leaving);
+    Result<void> check_empty(std::uint64_t inode, const std::string& path);
+    void keep_bytes(const BucketNodePtr& node);
+    void unlinked(const BucketNodePtr& node, Place place, const Facts& last) TIERFS_EXCLUDES(mutex_);
+
+    // bucket_rename.cpp
+    struct Move {
+        BucketNodePtr from_directory, to_directory;
+        std::string from_name, to_name, from, to;  ///< names; paths
+        Place from_place = 0, to_place = 0;
+        Facts moved, replaced;
+        BucketNodePtr node, replaced_node;  ///< null: nobody holds it
+    };
+    static Result<void> check_move(const Move& move, unsigned flags);
+    Result<void> move_file(Move& move);
+    Result<void> move_tree(Move& move);
+    Result<std::vector<std::pair<std::string, Facts>>> objects_below(const std::string& marker);
+    Result<void> copy_all(const Move& move, std::vector<std::pair<std::string, Facts>>& objects);
+    void remove_all(const std::vector<std::pair<std::string, Facts>>& objects, const std::string& marker,
+                    Together& together);
+    std::vector<BucketNodePtr> open_below(const std::string& path) TIERFS_EXCLUDES(mutex_);
+    void moved(const Move& move) TIERFS_EXCLUDES(mutex_);
+
+    // bucket_open.cpp
+    Result<std::shared_ptr<Draft>> make_draft(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
+    Result<void> publish_locked(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
+    void keep_recent(const BucketNodePtr& node, Draft& draft) TIERFS_EXCLUDES(mutex_);
+    void let_go(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
+    void put_own(const BucketNodePtr& node, const Facts& facts) TIERFS_EXCLUDES(mutex_);
+    PutOptions condition_for(const BucketNode& node, Draft& draft) TIERFS_EXCLUDES(mutex_);
+    void tell_lost_update(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
+
+    // bucket_attributes.cpp
+    Result<void> change(const PosixNode& node, const Change& change);
+    Result<void> change_directory(const BucketNodePtr& node, const Change& change);
+    Result<void> change_file(const BucketNodePtr& node, const Change& change);
+
+    BucketCalls calls_;
+    const LocalCopies copies_;
+    const bool exclusive_;
+    KnownNames known_;
+    InodeNumbers numbers_;
+    PathLocks locks_;
+    mutable DraftTotals totals_;
+    const std::shared_ptr<RecentCopies> recent_ = std::make_shared<RecentCopies>();
+    const BucketNodePtr root_;
+    const PosixNodePtr root_hold_;
+    Mutex mutex_;
+    std::unordered_map<std::uint64_t, std::weak_ptr<BucketNode>> nodes_ TIERFS_GUARDED_BY(mutex_);
+    /// Those that have no object yet.
+    std::unordered_map<std::uint64_t, std::weak_ptr<BucketNode>> fresh_ TIERFS_GUARDED_BY(mutex_);
+    std::size_t sweep_at_ TIERFS_GUARDED_BY(mutex_) = 1024;
+};
+
+/// What PosixNode is here.
+class HeldNode final : public PosixNode {
+  public:
+    explicit HeldNode(BucketNodePtr node_) : node(std::move(node_)) {}
+    const BucketNodePtr node;
+};
+inline const BucketNodePtr& bucket_node(const PosixNode& node) {
+    return static_cast<const HeldNode&>(node).node;  // NOLINT(*-static-cast-downcast): all are of this kind
+}
+
+/// The path of a directory's marker, which all paths in it begin with.
+inline std::string marker_of(const std::string& path) {
+    return path.empty() ? path : path + "/";
+}
+
+PosixFilePtr make_bucket_file(PosixBucket& bucket, BucketNodePtr node, bool writes, const Facts& facts);
+PosixDirectoryPtr make_bucket_directory(PosixBucket& bucket, BucketNodePtr node, std::string marker);
+
+}  // namespace tierfs::s3

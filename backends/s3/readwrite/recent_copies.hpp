@@ -1,0 +1,60 @@
+// Local copies of files that were just written.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "backends/s3/readwrite/local_copies.hpp"
+#include "config/base/mutex.hpp"
+
+namespace tierfs::s3 {
+
+/// All bytes of a version of an object, in a local copy that nobody changes any more.
+struct RecentCopy {
+    std::string path, version;
+    std::uint64_t size = 0;
+    std::shared_ptr<const LocalCopy> copy;
+};
+
+/// What this mount wrote last, so that who reads it next, and the tiers, get it without asking the bucket.
+/// Bounded: the oldest go. Thread-safe.
+class RecentCopies {
+  public:
+    /// Each holds a descriptor.
+    static constexpr std::size_t kMost = 128;
+    static constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30U;
+    /// Of what their file system has free, they take one part in so many at most.
+    static constexpr std::uint64_t kShare = 8;
+
+    void add(RecentCopy copy) TIERFS_EXCLUDES(mutex_);
+    /// Null: there is none of this version.
+    std::shared_ptr<const LocalCopy> find(const std::string& path, const std::string& version)
+        TIERFS_EXCLUDES(mutex_);
+    /// So many bytes of it have been read: when that is all of it, the tiers have had their chance.
+    void was_read(const std::string& path, const std::string& version, std::uint64_t bytes)
+        TIERFS_EXCLUDES(mutex_);
+    /// The server has copied it: the same bytes under another name or with other metadata, as another
+    /// version.
+    void copied(const std::string& from, const std::string& to, const std::string& version)
+        TIERFS_EXCLUDES(mutex_);
+
+    void forget(const std::string& path) TIERFS_EXCLUDES(mutex_);
+    void clear() TIERFS_EXCLUDES(mutex_);
+
+  private:
+    struct Entry {
+        RecentCopy copy;
+        std::uint64_t unread = 0;  ///< bytes
+    };
+    using Entries = std::list<Entry>;
+    Entries::iterator find_locked(const std::string& path) TIERFS_REQUIRES(mutex_);
+    void take_out(Entries::iterator entry, Entries& gone) TIERFS_REQUIRES(mutex_);
+
+    Mutex mutex_;
+    Entries entries_ TIERFS_GUARDED_BY(mutex_);  ///< the newest first; few enough to be looked through
+    std::uint64_t bytes_ TIERFS_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace tierfs::s3

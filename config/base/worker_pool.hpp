@@ -1,0 +1,69 @@
+// Threads that wait, so that those of /dev/fuse need not: a queue of jobs on a fixed number of threads.
+#pragma once
+
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "config/base/mutex.hpp"
+#include "config/base/result.hpp"
+
+namespace tierfs {
+
+/// A first-come, first-served queue of jobs on a fixed number of threads. Thread-safe.
+class WorkerPool {
+  public:
+    /// A job is called exactly once: with false on a worker, with true (canceled) by `stop`, or by `post`
+    /// itself after a stop. A canceled job must only answer who waits for it.
+    using Job = std::function<void(bool canceled)>;
+
+    explicit WorkerPool(unsigned threads);
+    ~WorkerPool() { stop(); }
+    WorkerPool(const WorkerPool&) = delete;
+    WorkerPool& operator=(const WorkerPool&) = delete;
+
+    void post(Job job);
+
+    /// Waits for running jobs, cancels waiting ones. Idempotent; not to be called by a job.
+    void stop();
+
+  private:
+    void run();
+
+    Mutex mutex_;
+    std::condition_variable work_;
+    std::deque<Job> jobs_ TIERFS_GUARDED_BY(mutex_);
+    bool stopping_ TIERFS_GUARDED_BY(mutex_) = false;
+    Mutex stop_mutex_;  ///< one caller of stop at a time
+    std::vector<std::thread> threads_ TIERFS_GUARDED_BY(stop_mutex_);
+};
+
+/// How long a question may wait for a worker: as long as the origin may take to answer it. The origin's own
+/// clock runs only once a worker asks, so while it is silent, whoever waits in the queue would wait for those
+/// before him too. Times are nanoseconds of a clock that only goes forward. Immutable.
+class Patience {
+  public:
+    Patience(std::chrono::milliseconds limit, std::function<std::int64_t()> clock)
+        : limit_(limit), clock_(std::move(clock)) {}
+
+    [[nodiscard]] std::int64_t now() const { return clock_(); }
+    [[nodiscard]] bool is_over(std::int64_t asked) const {
+        return std::chrono::nanoseconds(clock_() - asked) > limit_;
+    }
+    /// What whoever waited that long is told.
+    [[nodiscard]] static Error error() {
+        return {ETIMEDOUT, "too many questions wait for the origin, which does not answer in time"};
+    }
+
+  private:
+    std::chrono::milliseconds limit_;
+    std::function<std::int64_t()> clock_;
+};
+
+}  // namespace tierfs

@@ -1,0 +1,70 @@
+// fs/readonly/: what each FUSE request does, by kind: attributes.cpp (lookup, getattr, statfs),
+// directories.cpp, read.cpp (open, read, release), links.cpp (readlink, extended attributes), refused.cpp
+// (everything that would write). fs/daemon makes one Operations for a mount.
+#pragma once
+
+#define FUSE_USE_VERSION 314
+#include <fuse3/fuse_lowlevel.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <string>
+
+#include "config/settings.hpp"
+#include "fs/metadata/namespace.hpp"
+#include "fs/observe/trace/trace.hpp"
+#include "fs/readonly/open_files.hpp"
+#include "fs/readonly/profile.hpp"
+#include "tiering/store/store.hpp"
+
+namespace tierfs {
+
+/// The answers of one mount. Holds references only: Namespace and Store must outlive it and its requests.
+/// Thread-safe: each request stands alone. A request is answered on the thread that reads it when memory
+/// knows the answer, else on the thread that the Namespace or the Store calls back on.
+class Operations {
+  public:
+    /// `record`: see ConnectionRecord; may be null.
+    Operations(Namespace& names, Store& store, const Settings& settings, ConnectionRecord* record = nullptr)
+        : names_(names),
+          store_(store),
+          profile_(settings, record),
+          open_files_(profile_, record),
+          pack_max_object_(settings.pack_max_object) {}
+
+    /// libfuse's table; its functions expect Session::user_of<Operations>.
+    static const fuse_lowlevel_ops& table();
+
+    /// What needs no answer of ours: see SessionHandlers::at_once.
+    static int at_once(std::uint32_t opcode);
+
+    [[nodiscard]] Namespace& names() const { return names_; }
+    [[nodiscard]] Store& store() const { return store_; }
+    [[nodiscard]] MountProfile& profile() { return profile_; }
+    [[nodiscard]] OpenFiles& open_files() { return open_files_; }
+    [[nodiscard]] Trace& trace() { return trace_; }
+    [[nodiscard]] std::uint64_t pack_max_object() const { return pack_max_object_; }
+
+  private:
+    Namespace& names_;
+    Store& store_;
+    MountProfile profile_;
+    OpenFiles open_files_;
+    Trace trace_;
+    std::uint64_t pack_max_object_;
+};
+
+/// Seconds as libfuse wants them; kForever becomes decades.
+double fuse_seconds(std::chrono::milliseconds duration);
+/// What stat(2) on the mount shows of a node.
+struct stat fuse_attributes(const NodeView& view);
+fuse_entry_param fuse_entry(const NodeView& view);
+
+// Each kind adds its functions to the table.
+void add_attribute_operations(fuse_lowlevel_ops& table);
+void add_directory_operations(fuse_lowlevel_ops& table);
+void add_read_operations(fuse_lowlevel_ops& table);
+void add_link_operations(fuse_lowlevel_ops& table);
+void add_refused_operations(fuse_lowlevel_ops& table);
+
+}  // namespace tierfs

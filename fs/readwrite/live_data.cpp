@@ -1,0 +1,190 @@
+// open, release, read, write, flush, fsync, fallocate, lseek, copy_file_range.
+#include <fcntl.h>
+
+#include <cerrno>
+#include <memory>
+#include <vector>
+
+#include "config/base/log.hpp"
+#include "fs/readwrite/live_operations.hpp"
+
+namespace tierfs {
+
+namespace {
+
+/// The last that is heard of what is read: the kernel reads by itself from now on.
+void trace_passthrough(LiveOperations& operations, const LivePlace& place, pid_t asker, uid_t uid) {
+    if (!operations.trace().is_on()) return;
+    ObjectRef named;
+    named.path = operations.nodes().path(place.node).value_or("");
+    if (const auto now = operations.origin().attributes(*place.held))
+        named.size = static_cast<std::uint64_t>(now->status.st_size);
+    if (named.size == 0) return;
+    TraceEvent event;
+    event.kind = TraceEvent::Kind::passthrough;
+    event.time = std::chrono::system_clock::now();
+    event.reader = look_up_reader(asker, uid);
+    event.length = event.origin_bytes = named.size;
+    event.object = std::make_shared<const ObjectRef>(std::move(named));
+    operations.trace().add(event);
+}
+
+void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    const pid_t asker = ::fuse_req_ctx(raw)->pid;
+    const auto uid = ::fuse_req_ctx(raw)->uid;
+    Request request(raw);
+    const auto place = place_of(operations, node);
+    if (!place) return request.error(place.error().code);
+    const int flags = file->flags;
+    const auto opened = operations.files().open(
+        place->node, place->held, flags, [&] { return operations.origin().open(*place->held, flags); });
+    if (!opened) return request.error(opened.error().code);
+    if (const auto made = operations.files().find(opened->handle); made && made->writes)
+        made->users.add(asker);
+    if (opened->backing_id != 0 && (flags & O_ACCMODE) != O_WRONLY)
+        trace_passthrough(operations, *place, Session::current().asker, uid);
+    if (!request.opened(open_reply(operations, *opened, flags))) operations.files().close(opened->handle);
+}
+
+void release_file(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* file) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    if (const auto open = operations.files().find(file->fh); open && operations.locks().serves())
+        operations.locks().released(open->node, file->fh);
+    operations.files().close(file->fh);
+    ::fuse_reply_err(raw, 0);
+}
+
+/// Null while nobody traces. A file that has lost its last name is shown without one.
+std::shared_ptr<TracedRead> trace_read(LiveOperations& operations, const LiveFile& file, uid_t uid,
+                                       off_t offset) {
+    if (!operations.trace().is_on()) return nullptr;
+    ObjectRef named;
+    named.path = operations.nodes().path(file.node).value_or("");
+    return TracedRead::begin(operations.trace(), std::make_shared<const ObjectRef>(std::move(named)),
+                             Session::current().asker, uid, static_cast<std::uint64_t>(offset));
+}
+
+void read_file(fuse_req_t raw, fuse_ino_t /*node*/, std::size_t size, off_t offset, fuse_file_info* info) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    const auto uid = ::fuse_req_ctx(raw)->uid;
+    auto request = std::make_shared<Request>(raw);
+    const auto file = operations.files().find(info->fh);
+    if (!file) return request->error(EBADF);
+    const auto traced = trace_read(operations, *file, uid, offset);
+    operations.files().read(file, static_cast<std::uint64_t>(offset), static_cast<std::uint32_t>(size),
+                            [request, traced](Result<ReadReply> reply) {
+                                if (traced) traced->answered(reply);
+                                if (!reply) return request->error(reply.error().code);
+                                std::vector<iovec> vector;
+                                vector.reserve(reply->pieces.size());
+                                for (const auto piece : reply->pieces) {
+                                    if (piece.empty()) continue;
+                                    // writev only reads; the structure has no const.
+                                    vector.push_back(iovec{const_cast<std::byte*>(piece.data()),  // NOLINT
+                                                           piece.size()});
+                                }
+                                request->pieces(vector);
+                            });
+}
+
+void write_file(fuse_req_t raw, fuse_ino_t node, const char* bytes, std::size_t size, off_t offset,
+                fuse_file_info* info) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    const pid_t asker = ::fuse_req_ctx(raw)->pid;
+    Request request(raw);
+    const auto file = operations.files().find(info->fh);
+    if (!file) return request.error(EBADF);
+    file->users.add(asker);
+    const auto done = operations.files().write(*file, std::as_bytes(std::span(bytes, size)),
+                                               static_cast<std::uint64_t>(offset));
+    if (!done) {
+        log::error("writing to node " + std::to_string(node) + " failed: " + done.error().message);
+        return request.error(done.error().code);
+    }
+    request.written(size);
+}
+
+/// What answers with success or an errno.
+template <typename Work>
+void on_file(fuse_req_t raw, const fuse_file_info* info, Work work) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    Request request(raw);
+    const auto file = operations.files().find(info->fh);
+    if (!file) return request.error(EBADF);
+    const Result<void> done = work(*file->file);
+    if (!done) return request.error(done.error().code);
+    request.ok();
+}
+
+/// As close(2) of a local file: the process has no locks on it any more, whatever else became of it.
+void flush_and_unlock(fuse_req_t raw, LiveFile& file, const fuse_file_info& info) {
+    auto& locks = Session::user_of<LiveOperations>(raw).locks();
+    auto request = std::make_shared<Request>(raw);
+    const Result<void> flushed = file.writes ? file.file->flush() : Result<void>{};
+    locks.flushed(file.node, info.lock_owner, info.fh, [request, code = flushed ? 0 : flushed.error().code] {
+        if (code != 0) return request->error(code);
+        request->ok();
+    });
+}
+
+void flush_file(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* info) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    const auto file = operations.files().find(info->fh);
+    if (file && operations.locks().serves()) return flush_and_unlock(raw, *file, *info);
+    const bool is_anothers =
+        file && !operations.origin().answers_cheaply() && !file->users.has(::fuse_req_ctx(raw)->pid);
+    on_file(raw, info, [=](PosixFile& open) { return is_anothers ? Result<void>{} : open.flush(); });
+}
+
+void sync_file(fuse_req_t raw, fuse_ino_t /*node*/, int data_only, fuse_file_info* info) {
+    on_file(raw, info, [=](PosixFile& file) { return file.sync(data_only != 0); });
+}
+
+void allocate(fuse_req_t raw, fuse_ino_t /*node*/, int mode, off_t offset, off_t length,
+              fuse_file_info* info) {
+    on_file(raw, info, [=](PosixFile& file) {
+        return file.allocate(mode, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(length));
+    });
+}
+
+void seek(fuse_req_t raw, fuse_ino_t /*node*/, off_t offset, int whence, fuse_file_info* info) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    Request request(raw);
+    const auto file = operations.files().find(info->fh);
+    if (!file) return request.error(EBADF);
+    const auto found = file->file->seek(static_cast<std::uint64_t>(offset), whence);
+    if (!found) return request.error(found.error().code);
+    request.offset(*found);
+}
+
+void copy(fuse_req_t raw, fuse_ino_t /*node*/, off_t offset, fuse_file_info* info, fuse_ino_t /*to*/,
+          off_t to_offset, fuse_file_info* to_info, std::size_t length, int /*flags*/) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    Request request(raw);
+    const auto from = operations.files().find(info->fh);
+    const auto to = operations.files().find(to_info->fh);
+    if (!from || !to) return request.error(EBADF);
+    // The kernel's reply has 32 bits for the length.
+    const auto copied =
+        from->file->copy(static_cast<std::uint64_t>(offset), *to->file, static_cast<std::uint64_t>(to_offset),
+                         std::min<std::uint64_t>(length, std::uint64_t{1} << 30U));
+    if (!copied) return request.error(copied.error().code);
+    request.written(*copied);
+}
+
+}  // namespace
+
+void add_live_data(fuse_lowlevel_ops& table) {
+    table.open = open_file;
+    table.release = release_file;
+    table.read = read_file;
+    table.write = write_file;
+    table.flush = flush_file;
+    table.fsync = sync_file;
+    table.fallocate = allocate;
+    table.lseek = seek;
+    table.copy_file_range = copy;
+}
+
+}  // namespace tierfs

@@ -1,0 +1,139 @@
+// What the kernel has open on a writable mount, and where the bytes of reads come from.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/origin/posix_origin.hpp"
+#include "config/base/mutex.hpp"
+#include "config/base/worker_pool.hpp"
+#include "fs/readwrite/file_users.hpp"
+#include "fs/readwrite/live_nodes.hpp"
+#include "fs/readwrite/live_passthrough.hpp"
+#include "tiering/store/store.hpp"
+
+namespace tierfs {
+
+/// An open of a regular file. Lives until it is closed and its requests have been answered.
+struct LiveFile {
+    LiveNodePtr node;
+    PosixFilePtr file;
+    bool writes = false;
+    FileUsers users;  ///< of one that is open for writing
+};
+using LiveFilePtr = std::shared_ptr<LiveFile>;
+
+/// For `tierfs status`. Counts since the start, of what reached the daemon; of reads only those that passed
+/// the tiers by.
+struct LiveStats {
+    std::uint64_t write_requests = 0, write_bytes = 0, write_errors = 0;
+    std::uint64_t read_requests = 0, read_bytes = 0, read_errors = 0;
+};
+
+/// While it lives, a file is being changed: what the tiers hold of it is not read, and what was known of its
+/// version no longer holds.
+class LiveChange {
+  public:
+    explicit LiveChange(LiveNodePtr node);
+    ~LiveChange();
+    LiveChange(LiveChange&& other) noexcept = default;
+    LiveChange& operator=(LiveChange&&) = delete;
+    LiveChange(const LiveChange&) = delete;
+    LiveChange& operator=(const LiveChange&) = delete;
+
+    /// The change goes on: close() of LiveFiles ends it.
+    void leave_open() { node_.reset(); }
+
+  private:
+    LiveNodePtr node_;
+};
+
+/// Thread-safe. A write goes to the origin's file at once. A read comes through the tiers when nobody has the
+/// file open for writing here, and else, or when the origin says that the version has changed, from the
+/// origin's file itself, which stays open: nobody reads an old version beside new bytes of this mount. What
+/// is written and what has just been written may be left to the kernel (LivePassthrough).
+///
+/// A version is told from another by times (Attributes::version), which two changes within one tick of the
+/// origin's clock share: a file that has just changed is not taken into the tiers until some time has passed
+/// (is_settled). `store` and all that it stands on must outlive this.
+class LiveFiles {
+  public:
+    /// `identity`: Origin::identity. `readers`: threads for reads of the origin's file that follow a failed
+    /// read of the tiers; 0: those that bring the failure do it, which they may where reading is a system
+    /// call and nothing else. `is_passthrough_asked_for`: see LivePassthrough.
+    LiveFiles(Store& store, LiveNodes& nodes, std::string identity, unsigned readers,
+              bool is_passthrough_asked_for = false)
+        : store_(store),
+          nodes_(nodes),
+          identity_(std::move(identity)),
+          readers_(readers != 0 ? std::make_unique<WorkerPool>(readers) : nullptr),
+          passthrough_(is_passthrough_asked_for) {}
+
+    struct Opened {
+        std::uint64_t handle = 0;
+        bool keeps_cache = false;     ///< the pages that the kernel has of it are right
+        std::int32_t backing_id = 0;  ///< not 0: the kernel reads and writes it by itself
+    };
+    /// `open` opens the origin's file, which `held` is.
+    Result<Opened> open(const LiveNodePtr& node, const PosixNodePtr& held, int flags,
+                        const std::function<Result<PosixFilePtr>()>& open);
+    /// Takes in a file that was just made, open with these flags.
+    Opened created(const LiveNodePtr& node, PosixFilePtr file, int flags);
+    /// Null: no such open.
+    LiveFilePtr find(std::uint64_t handle);
+    void close(std::uint64_t handle);
+
+    /// `reply` is called exactly once, on any thread; the pieces are valid until it returns.
+    void read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_t size, ReadCallback reply);
+    Result<void> write(LiveFile& file, std::span<const std::byte> bytes, std::uint64_t offset);
+
+    /// Somebody gets a lock on a file, which is so now: he is to read what those wrote who had it locked
+    /// before, whoever they are. Returns the version, if the kernel may have older pages and attributes:
+    /// these must go before he hears of the lock, and forgotten() is to be told of it then. Empty: a version
+    /// that cannot be told from the next one.
+    std::optional<std::string> locked(LiveNode& node, const PosixAttributes& now);
+    /// Since `version` was the file's the kernel has forgotten all that it had of it.
+    static void forgotten(LiveNode& node, std::string version);
+
+    /// The version that readers would get of a file now, for extended attributes.
+    Result<std::shared_ptr<const ObjectRef>> object(const LiveNodePtr& node, const PosixAttributes& now);
+
+    [[nodiscard]] LiveStats stats() const;
+    [[nodiscard]] LivePassthrough& passthrough() { return passthrough_; }
+
+    /// Whether a version with these attributes cannot be taken for another any more.
+    static bool is_settled(const PosixAttributes& attributes, std::int64_t now_ns);
+
+  private:
+    /// `is_wanted`: see LivePassthrough::open.
+    Opened add(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file, int flags,
+               bool is_wanted);
+    struct Settled {
+        bool through_tiers = false;  ///< readers get one version, through the tiers
+        bool keeps_cache = false;    ///< the kernel's pages are of it
+    };
+    /// Decides which version those read who open it now.
+    Settled settle(const LiveNodePtr& node, PosixFile& file);
+    void read_directly(const LiveFile& file, std::uint64_t offset, std::uint32_t size,
+                       const ReadCallback& reply);
+
+    Store& store_;
+    LiveNodes& nodes_;
+    const std::string identity_;
+    const std::unique_ptr<WorkerPool> readers_;
+    LivePassthrough passthrough_;
+    Mutex mutex_;
+    std::unordered_map<std::uint64_t, LiveFilePtr> files_ TIERFS_GUARDED_BY(mutex_);
+    std::uint64_t next_ TIERFS_GUARDED_BY(mutex_) = 1;
+    std::atomic<std::uint64_t> write_requests_{0}, write_bytes_{0}, write_errors_{0};
+    std::atomic<std::uint64_t> read_requests_{0}, read_bytes_{0}, read_errors_{0};
+};
+
+}  // namespace tierfs

@@ -1,0 +1,132 @@
+// create, mknod, mkdir, symlink, link, unlink, rmdir, rename.
+#include <fcntl.h>
+#include <stdio.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "fs/readwrite/live_operations.hpp"
+
+namespace tierfs {
+
+namespace {
+
+void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* file) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    const auto caller = caller_of(raw);
+    const pid_t asker = ::fuse_req_ctx(raw)->pid;
+    Request request(raw, Subject{name, nullptr});
+    const auto place = place_of(operations, parent);
+    if (!place) return request.error(place.error().code);
+    auto made = operations.origin().create(*place->held, name, file->flags, mode, caller);
+    if (!made) return request.error(made.error().code);
+    const auto node = operations.nodes().met(place->node, name, made->attributes);
+    const auto opened = operations.files().created(node, std::move(made->file), file->flags);
+    if (const auto open = operations.files().find(opened.handle)) open->users.add(asker);
+    if (request.created(operations.entry(*node, made->attributes),
+                        open_reply(operations, opened, file->flags)))
+        return;
+    operations.files().close(opened.handle);
+    operations.nodes().forget(node->id, 1);
+}
+
+/// What makes something that is not open afterwards.
+template <typename Make>
+void make(fuse_req_t raw, fuse_ino_t parent, const char* name, Make make) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    const auto caller = caller_of(raw);
+    Request request(raw, Subject{name, nullptr});
+    const auto place = place_of(operations, parent);
+    if (!place) return request.error(place.error().code);
+    const Result<void> done = make(operations.origin(), *place->held, caller);
+    if (!done) return request.error(done.error().code);
+    reply_entry(operations, request, *place, name);
+}
+
+void make_node(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode, dev_t device) {
+    make(raw, parent, name, [=](PosixOrigin& origin, const PosixNode& directory, const Caller& caller) {
+        return origin.make_node(directory, name, mode, device, caller);
+    });
+}
+
+void make_directory(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode) {
+    make(raw, parent, name, [=](PosixOrigin& origin, const PosixNode& directory, const Caller& caller) {
+        return origin.make_directory(directory, name, mode, caller);
+    });
+}
+
+void make_symlink(fuse_req_t raw, const char* target, fuse_ino_t parent, const char* name) {
+    make(raw, parent, name, [=](PosixOrigin& origin, const PosixNode& directory, const Caller& caller) {
+        return origin.make_link(directory, name, target, caller);
+    });
+}
+
+void make_link(fuse_req_t raw, fuse_ino_t node, fuse_ino_t parent, const char* name) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    Request request(raw, Subject{name, nullptr});
+    const auto file = place_of(operations, node);
+    const auto place = place_of(operations, parent);
+    if (!file || !place) return request.error((file ? place : file).error().code);
+    const auto done = operations.origin().add_name(*file->held, *place->held, name);
+    if (!done) return request.error(done.error().code);
+    reply_entry(operations, request, *place, name);
+}
+
+void remove(fuse_req_t raw, fuse_ino_t parent, const char* name, bool is_directory) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    Request request(raw, Subject{name, nullptr});
+    const auto place = place_of(operations, parent);
+    if (!place) return request.error(place.error().code);
+    auto& nodes = operations.nodes();
+    auto leaving = nodes.leaving(*place->held, place->node, name);
+    const auto done = operations.origin().remove(*place->held, name, is_directory);
+    if (!done) return request.error(done.error().code);
+    nodes.left(std::move(leaving), place->node, name);
+    request.ok();
+}
+
+void remove_file(fuse_req_t raw, fuse_ino_t parent, const char* name) {
+    remove(raw, parent, name, false);
+}
+
+void remove_directory(fuse_req_t raw, fuse_ino_t parent, const char* name) {
+    remove(raw, parent, name, true);
+}
+
+void rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_parent, const char* new_name,
+            unsigned flags) {
+    auto& operations = Session::user_of<LiveOperations>(raw);
+    Request request(raw, Subject{name, nullptr});
+    if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0)
+        return request.error(EINVAL);
+    const auto from = place_of(operations, parent);
+    const auto to = place_of(operations, new_parent);
+    if (!from || !to) return request.error((from ? to : from).error().code);
+    auto& nodes = operations.nodes();
+    auto moved = nodes.leaving(*from->held, from->node, name);
+    auto replaced = nodes.leaving(*to->held, to->node, new_name);
+    const auto done = operations.origin().rename(*from->held, name, *to->held, new_name, flags);
+    if (!done) return request.error(done.error().code);
+    nodes.named(moved.node, to->node, new_name);
+    const bool is_same = replaced.node == moved.node;  // two names of one file: nothing happened
+    nodes.left(std::move(moved), from->node, name);
+    if ((flags & RENAME_EXCHANGE) != 0) nodes.named(replaced.node, from->node, name);
+    if (!is_same) nodes.left(std::move(replaced), to->node, new_name);
+    request.ok();
+}
+
+}  // namespace
+
+void add_live_names(fuse_lowlevel_ops& table) {
+    table.create = create;
+    table.mknod = make_node;
+    table.mkdir = make_directory;
+    table.symlink = make_symlink;
+    table.link = make_link;
+    table.unlink = remove_file;
+    table.rmdir = remove_directory;
+    table.rename = rename;
+}
+
+}  // namespace tierfs

@@ -1,0 +1,106 @@
+// What each FUSE request does on a writable mount, by kind: live_attributes.cpp, live_names.cpp (what makes,
+// removes and renames), live_directories.cpp, live_data.cpp (open, read, write, sync),
+// live_lock_requests.cpp.
+#pragma once
+
+#define FUSE_USE_VERSION 314
+#include <fuse3/fuse_lowlevel.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "backends/origin/posix_origin.hpp"
+#include "config/base/mutex.hpp"
+#include "config/settings.hpp"
+#include "fs/observe/trace/trace.hpp"
+#include "fs/readwrite/live_files.hpp"
+#include "fs/readwrite/live_locks.hpp"
+#include "fs/readwrite/live_nodes.hpp"
+#include "fs/session/request.hpp"
+
+namespace tierfs {
+
+/// The answers of one writable mount. Each request is answered on the thread that reads it, but for reads
+/// that wait for the tiers and who waits for a lock: the origin is asked with blocking calls. Permissions are
+/// the kernel's to check (default_permissions). Thread-safe. `origin` and `store` must outlive it and its
+/// requests.
+class LiveOperations {
+  public:
+    /// `identity`: Origin::identity. ESTALE, EIO: the root cannot be asked.
+    static Result<std::unique_ptr<LiveOperations>> open(PosixOrigin& origin, Store& store,
+                                                        const std::string& identity,
+                                                        const Settings& settings);
+
+    /// libfuse's table; its functions expect Session::user_of<LiveOperations>.
+    static const fuse_lowlevel_ops& table();
+    /// What needs no answer of ours: see SessionHandlers::at_once.
+    static int at_once(std::uint32_t opcode);
+
+    [[nodiscard]] PosixOrigin& origin() const { return origin_; }
+    [[nodiscard]] LiveNodes& nodes() { return nodes_; }
+    [[nodiscard]] LiveFiles& files() { return files_; }
+    [[nodiscard]] LiveLocks& locks() { return locks_; }
+    [[nodiscard]] Trace& trace() { return trace_; }
+    [[nodiscard]] Store& store() const { return store_; }
+    /// That the root of the origin is on.
+    [[nodiscard]] std::uint64_t device() const { return device_; }
+    [[nodiscard]] std::uint64_t pack_max_object() const { return pack_max_object_; }
+
+    /// How long the kernel may keep what it is told of a node's attributes; seconds. Asking may move a time
+    /// of change (LivePassthrough): 0 for those that were known before.
+    [[nodiscard]] double valid_s(LiveNode& node);
+    [[nodiscard]] double absent_s() const { return absent_s_; }
+    /// As stat(2) on the mount shows them.
+    [[nodiscard]] struct stat shown(const PosixAttributes& attributes) const;
+    [[nodiscard]] fuse_entry_param entry(LiveNode& node, const PosixAttributes& attributes);
+
+    /// Open directories, by handle.
+    std::uint64_t add_directory(PosixDirectoryPtr directory);
+    PosixDirectoryPtr directory(std::uint64_t handle);
+    void remove_directory(std::uint64_t handle);
+
+  private:
+    LiveOperations(PosixOrigin& origin, Store& store, const std::string& identity, const Settings& settings,
+                   const PosixAttributes& root);
+
+    PosixOrigin& origin_;
+    Store& store_;
+    const std::uint64_t device_;  ///< of the root
+    const double valid_s_, absent_s_;
+    const std::uint64_t pack_max_object_;
+    Trace trace_;
+    LiveNodes nodes_;
+    LiveFiles files_;
+    LiveLocks locks_;
+    Mutex mutex_;
+    std::unordered_map<std::uint64_t, PosixDirectoryPtr> directories_ TIERFS_GUARDED_BY(mutex_);
+    std::uint64_t next_ TIERFS_GUARDED_BY(mutex_) = 1;
+};
+
+/// A node and the origin's file behind it.
+struct LivePlace {
+    LiveNodePtr node;
+    PosixNodePtr held;
+};
+Result<LivePlace> place_of(LiveOperations& operations, fuse_ino_t node);
+
+/// Who sent a request. To be asked before it is answered.
+Caller caller_of(fuse_req_t raw);
+
+OpenReply open_reply(LiveOperations& operations, const LiveFiles::Opened& opened, int flags);
+
+/// Replies with what a name leads to, and counts the look-up.
+void reply_entry(LiveOperations& operations, Request& request, const LivePlace& parent,
+                 const std::string& name);
+
+// Each kind adds its functions to the table.
+void add_live_attributes(fuse_lowlevel_ops& table);
+void add_live_names(fuse_lowlevel_ops& table);
+void add_live_directories(fuse_lowlevel_ops& table);
+void add_live_data(fuse_lowlevel_ops& table);
+void add_live_locks(fuse_lowlevel_ops& table);
+
+}  // namespace tierfs

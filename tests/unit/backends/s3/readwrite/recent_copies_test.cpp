@@ -1,0 +1,65 @@
+#include "backends/s3/readwrite/recent_copies.hpp"
+
+#include <gtest/gtest.h>
+
+#include "backends/s3/readwrite/known_names.hpp"
+
+namespace tierfs::s3 {
+namespace recent_copies_test {
+
+using namespace std::chrono_literals;
+
+class RecentCopiesTest : public testing::Test {
+  protected:
+    RecentCopy copy(const std::string& path, std::uint64_t size, const std::string& version = "\"1\"") {
+        auto made = LocalCopies({"/tmp"}).make();
+        EXPECT_TRUE(made);
+        return {path, version, size, std::move(*made)};
+    }
+    RecentCopies recent_;
+};
+
+TEST_F(RecentCopiesTest, AreOfOneVersionUntilTheyHaveBeenRead) {
+    recent_.add(copy("a", 100));
+    EXPECT_TRUE(recent_.find("a", "\"1\""));
+    EXPECT_FALSE(recent_.find("a", "\"2\"") || recent_.find("b", "\"1\""));
+    recent_.copied("a", "b", "\"2\"");
+    EXPECT_TRUE(recent_.find("b", "\"2\""));
+    EXPECT_FALSE(recent_.find("a", "\"1\""));
+    recent_.was_read("b", "\"2\"", 60);
+    EXPECT_TRUE(recent_.find("b", "\"2\""));
+    recent_.was_read("b", "\"2\"", 40);
+    EXPECT_FALSE(recent_.find("b", "\"2\""));
+}
+
+TEST_F(RecentCopiesTest, TheOldestGo) {
+    for (std::size_t n = 0; n <= RecentCopies::kMost; ++n) recent_.add(copy(std::to_string(n), 1));
+    EXPECT_FALSE(recent_.find("0", "\"1\""));
+    EXPECT_TRUE(recent_.find("1", "\"1\""));
+    recent_.add(copy("large", RecentCopies::kMostBytes + 1));
+    EXPECT_FALSE(recent_.find("large", "\"1\""));
+    EXPECT_TRUE(recent_.find("1", "\"1\""));
+    recent_.add(copy("1", RecentCopies::kMostBytes + 1));  // what is there is another one
+    EXPECT_FALSE(recent_.find("1", "\"1\""));
+}
+
+TEST(ListedNamesTest, AreBelievedForATimeAndUntilSomethingIsDropped) {
+    using Shown = ListedNames::Shown;
+    KnownNames known(1h);
+    const auto now = KnownNames::Clock::now();
+    known.put_listing(7, {{{"key", Shown::key}, {"both", Shown::prefix}}, now, known.drops()});
+    EXPECT_EQ(known.shown(7, "key", now + 59min), Shown::key);
+    EXPECT_EQ(known.shown(7, "both", now + 59min), Shown::prefix);
+    EXPECT_EQ(known.shown(7, "none", now + 4s), Shown::absent);
+    EXPECT_EQ(known.shown(7, "none", now + 5s), std::nullopt);
+    EXPECT_EQ(known.shown(7, "key", now + 61min), std::nullopt);
+    EXPECT_EQ(known.shown(8, "key", now), std::nullopt);
+    const auto before = known.drops();
+    known.drop(1);
+    EXPECT_EQ(known.shown(7, "key", now), std::nullopt);
+    known.put_listing(7, {{{"key", Shown::key}}, now, before});
+    EXPECT_EQ(known.shown(7, "key", now), std::nullopt);
+}
+
+}  // namespace recent_copies_test
+}  // namespace tierfs::s3
