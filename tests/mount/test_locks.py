@@ -523,7 +523,7 @@ def test_no_count_is_lost(origin, show, way):
     finally:
         for user in users:
             user.kill()
-            user.wait(20)
+            user.wait(20 * processes.SLOWNESS)
     for path in (m.path, origin):
         assert int((path / "file").read_bytes()[500:510]) == turns * len(users)
 
@@ -551,7 +551,7 @@ def test_sqlite(origin, show):
     finally:
         for user in users:
             user.kill()
-            user.wait(20)
+            user.wait(20 * processes.SLOWNESS)
     for path in (m.path, origin):
         db = sqlite3.connect(path / "db")
         assert db.execute("select value from counts where name = 'both'").fetchone() == (2 * turns,)

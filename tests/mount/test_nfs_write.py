@@ -219,8 +219,10 @@ for number in range(5):
     os.rename(f"file{number}", f"done{number}")
 """, m.path, own_nfs_server.folder / "expected")
     try:
+        pause = 0.3
         while writer.process.poll() is None:
-            time.sleep(0.3)
+            time.sleep(pause)
+            pause *= 1.2  # else a machine that is busy may get nowhere between two deaths
             own_nfs_server.kill()
             time.sleep(0.2)
             own_nfs_server.start()

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -232,7 +233,11 @@ def test_killed_at_any_moment(origin, folder):
         process.send_signal(signal.SIGKILL)
         process.wait()
         if (dest / "manifest.json").exists():
-            break
+            if kills:
+                break
+            shutil.rmtree(dest)  # it was quicker than the first one, on a machine that was busy then
+            took /= 3
+            continue
         assert tierfs("verify", dest).returncode == 1, "half a pack is none"
     assert kills > 0
     published = len(list((dest / "extents").glob("*.extent"))) if (dest / "extents").exists() else 0

@@ -98,11 +98,13 @@ def starting(mount, faulty):
             m = mount.prepare("s3://bucket", {"s3.endpoint": server.endpoint, "origin.deadline": "10m"},
                               env=faulty.env)
             m.path.mkdir(exist_ok=True)
+            before = len(server.connections)
             m.launcher = subprocess.Popen(m.command() + list(words), stdin=subprocess.DEVNULL, env=m.env,
                                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             started.append(m.launcher)
             count = 2 if words else 3  # in the foreground the launcher is the supervisor
             processes.wait_until(lambda: len(m.processes()) >= count, what="the daemon starts")
+            processes.wait_until(lambda: len(server.connections) > before, timeout=60, what="it asks the origin")
             time.sleep(0.3)
             return m
         yield start

@@ -120,7 +120,7 @@ mkdir -p mnt/data mnt/imagenet mnt/nfs mnt/unet3d mnt/small mnt/s3fs mnt/scratch
     sbin var/tmp var/log var/cache var/lib dev/pts dev/shm etc/tierfs nvme nvme0 nvme1 nvme2 nvme3
 chmod 1777 tmp var/tmp
 cp -s /usr/sbin/* sbin/
-ln -s /opt/tierfs/tierfs sbin/mount.fuse.tierfs
+ln -sfn /opt/tierfs/tierfs sbin/mount.fuse.tierfs  # in the place of the machine's own, where it has one
 mount --bind "$BUILD" opt/tierfs
 mkdir home/user/bench; mount --bind "$BENCH" home/user/bench
 cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty /dev/ptmx /dev/fuse /dev/loop* dev/
@@ -181,19 +181,20 @@ class World:
         return processes.run(self.words(line), env=self.env, timeout=timeout, suspects=self.processes)
 
     def type_on_terminal(self, line, key):
-        """On a terminal, where the key is pressed after a second."""
+        """On a terminal, where the key is pressed a second after the first output, or without any after some; and again
+        and again, since a program that sets the terminal up forgets what was pressed before."""
         process, terminal = pty.fork()
         if process == 0:
             try:
                 os.execvpe("nsenter", self.words(f"exec {line}"), self.env)
             finally:
                 os._exit(127)  # no second pytest
-        out, pressed, end = b"", time.monotonic() + 1.5, time.monotonic() + 30 * processes.SLOWNESS
+        out, press, end = b"", time.monotonic() + 3 * processes.SLOWNESS, time.monotonic() + 30 * processes.SLOWNESS
         try:
             while True:
-                if pressed and time.monotonic() > pressed:
+                if time.monotonic() > press:
                     os.write(terminal, key)
-                    pressed = None
+                    press = time.monotonic() + 2 * processes.SLOWNESS
                 assert time.monotonic() < end, f"no end after the key: {line}\n{out.decode(errors='replace')}"
                 if select.select([terminal], [], [], 0.1)[0]:
                     try:
@@ -202,6 +203,8 @@ class World:
                         got = b""
                     if not got:
                         break
+                    if not out:
+                        press = time.monotonic() + 1
                     out += got
             status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         except BaseException:

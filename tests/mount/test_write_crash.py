@@ -89,7 +89,8 @@ def test_acknowledged_writes_survive_the_daemon(origin, mount, folder, number):
     m = mount(origin, {"rw": None})
     supervisor = m.status()["supervisor_pid"]
     with writing(WRITER, m.path, number, folder) as said:
-        time.sleep(0.2 + random.Random(number).random())
+        processes.wait_until(said.lines, what="something is written")
+        time.sleep(random.Random(number).random())
         m.kill_daemon(supervisor)
     files = acknowledged(said.lines()[:-1])
     assert files, "nothing was written before the kill"

@@ -778,5 +778,5 @@ def test_killed_writers_leave_nothing(show):
             assert one.stdout.readline() == b"go\n"
             time.sleep(0.1)
             one.send_signal(signal.SIGKILL)
-            one.wait(timeout=30)
+            one.wait(timeout=30 * processes.SLOWNESS)
     all_closed(m)

@@ -67,10 +67,28 @@ def _read(path):
         return b""
 
 
+def _state(base):
+    """One letter of proc_pid_stat(5), or nothing where the process or thread is no more."""
+    return b"".join(_read(f"{base}/stat").rpartition(b")")[2].split()[:1])
+
+
+def living_thread(pid):
+    """A folder below /proc of a thread that has not ended, or None. What was killed may go on for a while with its
+    leader a zombie already: the other threads still hold its files, its locks and its sockets."""
+    base = f"/proc/{pid}"
+    if _state(base) not in (b"", b"Z", b"X"):
+        return base
+    try:
+        threads = os.listdir(f"{base}/task")
+    except OSError:
+        return None
+    return next((f"{base}/task/{thread}" for thread in threads
+                 if _state(f"{base}/task/{thread}") not in (b"", b"Z", b"X")), None)
+
+
 def alive(pid):
-    """Whether the process is there and not a zombie."""
-    state = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    return bool(state) and state[0] not in (b"Z", b"X")
+    """Whether the process is there, with at least one thread that has not ended."""
+    return living_thread(pid) is not None
 
 
 def with_marker(marker):
@@ -78,10 +96,8 @@ def with_marker(marker):
     marker = marker.encode()
     found = []
     for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
-            continue
-        if marker in _read(f"/proc/{entry}/environ") or marker in _read(f"/proc/{entry}/cmdline"):
-            if alive(int(entry)):
+        if entry.isdigit() and int(entry) != os.getpid() and (base := living_thread(entry)):
+            if marker in _read(f"{base}/environ") or marker in _read(f"{base}/cmdline"):
                 found.append(int(entry))
     return found
 
