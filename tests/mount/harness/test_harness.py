@@ -130,7 +130,7 @@ def test_no_test_hangs(folder):
     """One that waits for what the death of its daemons does not bring is interrupted, and the next one runs."""
     (folder / "test_hanging.py").write_text(
         "import threading\n\ndef test_forever():\n    threading.Event().wait()\n\ndef test_next():\n    pass\n")
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     env = {**os.environ, "PYTHONPATH": str(here), "TIERFS_TEST_LIMIT": "1", "TIERFS_TEST_SLOWNESS": "1"}
     ended = processes.run(["/usr/bin/python3", "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "-c", "/dev/null",
                            "--rootdir", folder, folder], env=env, cwd=folder, timeout=60)

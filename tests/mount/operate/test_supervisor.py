@@ -33,7 +33,7 @@ class Verifiers:
     def add(self, mode, names, count=1):
         for _ in range(count):
             process = subprocess.Popen(
-                [sys.executable, Path(__file__).with_name("harness") / "verifier.py", mode, self.mount.path, self.origin,
+                [sys.executable, daemon.REPOSITORY / "tests/mount/harness/verifier.py", mode, self.mount.path, self.origin,
                  *names], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             self.started.append(process)
             assert process.stdout.readline() == "ready\n"

@@ -3,13 +3,12 @@
 import os
 import random
 import sys
-from pathlib import Path
 
 import pytest
 
-from harness import data, processes
+from harness import daemon, data, processes
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "conformance"))
+sys.path.insert(0, str(daemon.REPOSITORY / "tests/conformance"))
 import fsx  # noqa: E402  pylint: disable=wrong-import-position
 import tree  # noqa: E402  pylint: disable=wrong-import-position
 

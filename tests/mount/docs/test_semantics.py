@@ -1,11 +1,12 @@
 """tierfs-semantics(7) and tierfs-security(7) name the tests of each of their statements, and they exist."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).resolve().parents[1]
+from harness import daemon
+
+TESTS = daemon.REPOSITORY / "tests"
 PAGES = [TESTS.parent / "man/tierfs-semantics.7", TESTS.parent / "man/tierfs-security.7"]
 
 
