@@ -5,9 +5,7 @@ import pytest
 
 from harness import data, disks, processes
 from test_nvme import dataset, settled
-from test_passthrough import RELEASE
 
-needs_fault_points = pytest.mark.skipif(RELEASE, reason="the release program has no fault points")
 
 
 @pytest.fixture
@@ -197,7 +195,7 @@ def test_missing_at_start_comes_later(origin, mount, two):
     m.umount()
 
 
-@needs_fault_points
+@pytest.mark.test_points
 def test_reads_that_fail(origin, mount, two):
     """Each read of a device fails, and each probe: it goes down and stays so, and all bytes come from the origin."""
     files = dataset(origin)
@@ -214,7 +212,7 @@ def test_reads_that_fail(origin, mount, two):
     m.umount()
 
 
-@needs_fault_points
+@pytest.mark.test_points
 def test_reads_that_fail_now_and_then(origin, mount, two):
     files = dataset(origin)
     m = mount(origin, on(*two), env={"TIERFS_TEST_FAULTS": "nvme.extent.read:20%3:error=EIO;nvme.data.read:20%4:error=EIO"})
@@ -224,7 +222,7 @@ def test_reads_that_fail_now_and_then(origin, mount, two):
     m.umount()
 
 
-@needs_fault_points
+@pytest.mark.test_points
 def test_a_slow_device_is_left_alone(origin, mount, two):
     """Reads become a hundred times slower: readers turn to the origin, and status says why."""
     files = dataset(origin)

@@ -14,7 +14,6 @@ from test_profiles import Messages
 pytestmark = pytest.mark.release
 
 SIZE = (6 << 20) + 12345
-RELEASE = os.environ.get("TIERFS_TEST_BUILD", "dev") == "release"
 
 
 @pytest.fixture
@@ -201,7 +200,7 @@ def test_verify_always(mount, origin, files, on_xfs):
     assert m.status()["reads"]["by_tier"]["nvme"] > 0
 
 
-@pytest.mark.skipif(RELEASE, reason="the release program has no fault points")
+@pytest.mark.test_points
 @pytest.mark.parametrize("error", ["EPERM", "ELOOP", "EOPNOTSUPP"])
 def test_falls_back(mount, origin, files, on_xfs, error):
     m = mount(origin, on_xfs, env={"TIERFS_TEST_FAULTS": f"passthrough.add:1+:error={error}"})
@@ -212,7 +211,7 @@ def test_falls_back(mount, origin, files, on_xfs, error):
     assert m.status()["reads"]["errors"] == 0
 
 
-@pytest.mark.skipif(RELEASE, reason="the release program has no fault points")
+@pytest.mark.test_points
 def test_lack_of_memory_for_one_open_is_no_end(mount, origin, files, on_xfs):
     m = mount(origin, on_xfs, env={"TIERFS_TEST_FAULTS": "passthrough.add:1:error=ENOMEM"})
     fill(m, files)

@@ -11,8 +11,6 @@ import pytest
 
 from harness import daemon, data, faults, processes
 
-RELEASE = os.environ.get("TIERFS_TEST_BUILD", "dev") == "release"
-needs_fault_points = pytest.mark.skipif(RELEASE, reason="the release program has no fault points")
 
 
 def doctor(m, seconds=2, *words):
@@ -125,7 +123,7 @@ def test_cache_too_small(bucket, cache):
         expect_cause(doctor(m), "cache-too-small")
 
 
-@needs_fault_points
+@pytest.mark.test_points
 def test_slow_cache_device(origin, mount, cache):
     files = data.make_files(origin, 40, 20000)
     options = {**cache, "ram.limit": "0", "class": "hot"}

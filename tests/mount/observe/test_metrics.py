@@ -117,7 +117,7 @@ def test_other_machines_are_not_listened_to(mount, origin):
 
 @pytest.mark.parametrize("fault", ["metrics.bind:1:error=EACCES", "metrics.accept:1:error=EMFILE",
                                    "metrics.receive:1:error=EIO", "metrics.send:/2:short", "metrics.send:1:error=EIO"])
-@pytest.mark.skipif(os.environ.get("TIERFS_TEST_BUILD", "dev") == "release", reason="the release program has no fault points")
+@pytest.mark.test_points
 def test_faults_cost_one_answer(origin, mount, fault):
     port = free_port()
     m = mount(origin, {"metrics.listen": f"127.0.0.1:{port}"}, env={"TIERFS_TEST_FAULTS": fault})

@@ -11,8 +11,6 @@ import test_passthrough as passthrough
 from test_supervisor import files, large, small  # noqa: F401  pylint: disable=unused-import
 
 pytestmark = pytest.mark.release
-needs_fault_points = pytest.mark.skipif(os.environ.get("TIERFS_TEST_BUILD", "dev") == "release",
-                                        reason="the release program has no fault points")
 
 
 def slow(seconds):
@@ -33,7 +31,7 @@ def test_status_waits_for_the_next_daemon(mount, origin, files):
         assert status["pid"] not in (None, pid) and status["supervisor_pid"] == supervisor
 
 
-@needs_fault_points
+@pytest.mark.test_points
 def test_status_tells_of_a_long_pause(mount, origin, files):
     m = mount(origin, {"restart.limit": "7"}, env=slow(12))
     supervisor = m.status()["supervisor_pid"]
@@ -49,7 +47,7 @@ def test_status_tells_of_a_long_pause(mount, origin, files):
     data.expect_files(m.path, files)
 
 
-@needs_fault_points
+@pytest.mark.test_points
 def test_unmounting_in_a_long_pause_waits_for_the_end(mount, origin, files):
     m = mount(origin, env=slow(5))
     m.kill_daemon(m.status()["supervisor_pid"])
@@ -57,7 +55,7 @@ def test_unmounting_in_a_long_pause_waits_for_the_end(mount, origin, files):
     m.expect_gone()
 
 
-@needs_fault_points
+@pytest.mark.test_points
 @pytest.mark.parametrize("key", ["nvme.path", "index.path"])
 def test_nobody_else_gets_the_cache(mount, origin, files, cache, folder, key):
     place = folder / "place"
@@ -77,7 +75,7 @@ def test_nobody_else_gets_the_cache(mount, origin, files, cache, folder, key):
     data.expect_files(other.path, files)
 
 
-@needs_fault_points
+@pytest.mark.test_points
 @pytest.mark.parametrize("key", ["nvme.path", "index.path"])
 def test_nobody_else_gets_the_cache_while_there_is_no_daemon_at_all(mount, origin, files, folder, key):
     place = folder / "place"

@@ -14,7 +14,6 @@ import test_passthrough as passthrough
 from test_supervisor import Verifiers, files, large, small  # noqa: F401  pylint: disable=unused-import
 
 pytestmark = pytest.mark.release
-RELEASE = os.environ.get("TIERFS_TEST_BUILD", "dev") == "release"
 
 
 class Installed:
@@ -228,7 +227,7 @@ def test_requests_under_way_are_answered_by_the_next(mount, faulty, installed):
     assert reader.returncode == 0
 
 
-@pytest.mark.skipif(RELEASE, reason="the release build has no fault points")
+@pytest.mark.test_points
 @pytest.mark.parametrize("point", ["program", "make", "write", "fork", "exec", "stat", "read"])
 def test_each_step_may_fail(mount, origin, files, installed, point):
     m = start(mount, installed, origin, env={"TIERFS_TEST_FAULTS": f"takeover.{point}:1:error=EIO"})
@@ -236,7 +235,7 @@ def test_each_step_may_fail(mount, origin, files, installed, point):
     data.expect_files(m.path, files)
 
 
-@pytest.mark.skipif(RELEASE, reason="the release build has no fault points")
+@pytest.mark.test_points
 def test_the_new_program_cannot_serve(mount, origin, files, installed):
     """It ends after the other one has ended, which then comes back."""
     m = start(mount, installed, origin, env={"TIERFS_TEST_FAULTS": "takeover.go:1+:error=EIO"})

@@ -147,11 +147,10 @@ def test_a_signal_ends_waiting(origin, show, locker, holder):
 @pytest.fixture
 def forgetting(show):
     """forgetting(action): a mount for which the kernel is told what to forget with that fault."""
-    if os.environ.get("TIERFS_TEST_BUILD", "") == "release":
-        pytest.skip("a release build has no fault points")
     return lambda action: show(env={"TIERFS_TEST_FAULTS": f"live.forget:{action}"})
 
 
+@pytest.mark.test_points
 @pytest.mark.tsan
 @pytest.mark.parametrize("way", ["fcntl", "flock"])
 def test_a_signal_takes_nothing_that_was_given(origin, forgetting, locker, way):
@@ -451,6 +450,7 @@ def test_who_gets_a_lock_sees_what_was_written(origin, show, locker, way):
                 one.ask(leave[0], one.handle, leave[1])
 
 
+@pytest.mark.test_points
 @pytest.mark.tsan
 @pytest.mark.parametrize("action", ["delay", "error"])
 def test_all_who_get_a_lock_see_what_was_written(origin, forgetting, locker, action):
@@ -593,9 +593,8 @@ def test_waiting_ends_with_the_mount(origin, show, locker, holder):
     m.expect_gone()
 
 
+@pytest.mark.test_points
 def test_a_file_system_without_locks(origin, mount, locker):
-    if os.environ.get("TIERFS_TEST_BUILD", "") == "release":
-        pytest.skip("a release build has no fault points")
     data.write(origin / "file", b"content")
     m = mount(origin, {"rw": None}, env={"TIERFS_TEST_FAULTS": f"posix.lock:1+:error={errno.ENOLCK};"
                                                                f"posix.flock:1+:error={errno.EOPNOTSUPP}"})

@@ -5,11 +5,12 @@ import errno
 import fcntl
 import mmap
 import os
-import subprocess
 
 import pytest
 
 from harness import daemon, data
+
+pytestmark = pytest.mark.test_points
 
 POINTS = {}  # of writable mounts: point: what fails when it fails
 
@@ -201,23 +202,13 @@ def flock(path):
     opened(path / "file", os.O_RDWR, lambda handle: fcntl.flock(handle, fcntl.LOCK_EX))
 
 
-def points_of_program(folder):
-    listed = folder / "points"
-    subprocess.run([daemon.BINARY, "--version"], check=True, capture_output=True,
-                   env=daemon.environment(folder, "", {"TIERFS_TEST_FAULT_LIST": str(listed)}))
-    return set(line.split()[1] for line in listed.read_text().splitlines()) if listed.exists() else set()
-
-
-def test_every_point_has_a_test(folder):
-    found = {name for name in points_of_program(folder) if name.startswith("posix.")}
-    assert found in (set(POINTS), set())
+def test_every_point_has_a_test():
+    assert {name for name in daemon.fault_points() if name.startswith("posix.")} == set(POINTS)
 
 
 @pytest.mark.parametrize("call", ["fsync", "fsyncdir", "fallocate", "copy"])
-def test_what_takes_long_is_not_cut_short(call, origin, mount, folder):
+def test_what_takes_long_is_not_cut_short(call, origin, mount):
     """Writing out as much as there is may take longer than origin.deadline allows for one operation."""
-    if f"posix.{call}" not in points_of_program(folder):
-        pytest.skip("the build has no fault points")
     data.write(origin / "file", b"content")
     data.write(origin / "old", b"old content")
     m = mount(origin, {"rw": None, "origin.deadline": "1s"}, env={"TIERFS_TEST_FAULTS": f"posix.{call}:1:delay=3500"})
@@ -226,9 +217,7 @@ def test_what_takes_long_is_not_cut_short(call, origin, mount, folder):
 
 
 @pytest.mark.parametrize("name", sorted(POINTS))
-def test_point(name, origin, mount, folder):
-    if name not in points_of_program(folder):
-        pytest.skip("the build has no fault points")
+def test_point(name, origin, mount):
     for file, content in (("file", b"content"), ("old", b"old content")):
         data.write(origin / file, content)
         os.setxattr(origin / file, "user.name", b"value")

@@ -23,8 +23,6 @@ from test_profiles import Messages
 from test_trace import Trace
 from test_write import NOBODY, SETTLED, by_nobody, error_of
 
-RELEASE = os.environ.get("TIERFS_TEST_BUILD", "dev") == "release"
-no_faults = pytest.mark.skipif(RELEASE, reason="the release program has no fault points")
 both = pytest.mark.parametrize("way", ["true", "false"])
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -446,7 +444,7 @@ def test_errors_of_the_writer(mount, tmpfs, show, way):
     assert (m.path / "file").read_bytes() == b"room again"
 
 
-@no_faults
+@pytest.mark.test_points
 def test_errors_of_sync_and_close(origin, show):
     for point, code in (("posix.fsync", errno.EIO), ("posix.close", errno.EDQUOT)):
         m = show(env={"TIERFS_TEST_FAULTS": f"{point}:1:error={code}"})
@@ -544,7 +542,7 @@ def test_nothing_stays_open(origin, show):
     processes.wait_until(lambda: not held(m, origin), what="no descriptor of a removed file is left")
 
 
-@no_faults
+@pytest.mark.test_points
 @pytest.mark.parametrize("way", ["auto", "true"])
 @pytest.mark.parametrize("error", ["EPERM", "EOPNOTSUPP"])
 def test_falls_back(origin, show, way, error):
@@ -575,7 +573,7 @@ def test_without_privileges(mount, origin, fuse_for_all):  # noqa: F811
     processes.wait_until(lambda: not m.processes(), timeout=15, what="its processes end")
 
 
-@no_faults
+@pytest.mark.test_points
 @pytest.mark.parametrize("fault", ["passthrough.add:2:error=ENOMEM", "passthrough.reopen:1:error=EMFILE"])
 def test_lack_of_something_for_one_open_is_no_end(origin, show, fault):
     m = show(env={"TIERFS_TEST_FAULTS": fault})
@@ -587,7 +585,7 @@ def test_lack_of_something_for_one_open_is_no_end(origin, show, fault):
     assert (origin / "file").read_bytes() == b"by the daemon" and (origin / "other").read_bytes() == b"by the kernel"
 
 
-@no_faults
+@pytest.mark.test_points
 def test_a_lease_that_cannot_be_had(origin, show):
     """Nobody could ever say that such a file is not mapped any more."""
     m = show(env={"TIERFS_TEST_FAULTS": "passthrough.lease:1+:error=EINVAL"})
@@ -602,7 +600,7 @@ def test_a_lease_that_cannot_be_had(origin, show):
     assert not is_passed(m, "file", os.O_RDONLY), "reads through the tiers"
 
 
-@no_faults
+@pytest.mark.test_points
 def test_a_lease_that_cannot_be_had_any_more(origin, show):
     """The file stays the kernel's, and right."""
     m = show(env={"TIERFS_TEST_FAULTS": "passthrough.lease:2+:error=EINVAL"})
@@ -641,7 +639,7 @@ def test_files_of_others_without_the_right_to_leases(origin, mount):
     processes.wait_until(lambda: all(map(os.path.exists, held(m, origin))), what="no descriptor of a removed file is left")
 
 
-@no_faults
+@pytest.mark.test_points
 def test_a_descriptor_that_could_not_be_had_is_had_later(origin, show):
     """The second: of who may map a file that is the kernel's already."""
     m = show(env={"TIERFS_TEST_FAULTS": "passthrough.reopen:2:error=EMFILE"})
@@ -654,7 +652,7 @@ def test_a_descriptor_that_could_not_be_had_is_had_later(origin, show):
     processes.wait_until(lambda: not is_passed(m, "file", os.O_RDONLY), timeout=20, what="reads through the tiers")
 
 
-@no_faults
+@pytest.mark.test_points
 def test_a_time_that_cannot_be_moved(origin, show):
     m = show(env={"TIERFS_TEST_FAULTS": "passthrough.touch:1+:error=EIO"})
     with open(m.path / "file", "w+b") as file:

@@ -374,6 +374,7 @@ def test_credentials_that_expire_in_the_middle(rgw_bucket, mount, folder):
     data.expect_same(body(rgw_bucket, "large"), expected, "the upload that had begun before")
 
 
+@pytest.mark.test_points
 @pytest.mark.parametrize("point", ["open", "write", "read", "truncate"])
 def test_local_copy_that_fails(rgw_bucket, mount, point):
     """Whoever writes hears of it, and the object stays as it was; what fails once while it is sent is sent again."""
