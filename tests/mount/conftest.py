@@ -152,6 +152,13 @@ def tmpfs(folder):
         yield disk
 
 
+@pytest.fixture
+def fuse_for_all():
+    """For who mounts without privileges."""
+    with processes.fuse_for_all():
+        yield
+
+
 @pytest.fixture(scope="session")
 def nginx_server(root):
     if not shutil.which("nginx"):

@@ -58,7 +58,7 @@ def test_text_is_read_cold_warm_and_after_stops_and_kills(origin, mount, cache, 
     cold = {**options, "ram.limit": "0"}
     m = mount(origin, cold)
     from_nvme(m, files)
-    data.drop_caches(1)
+    data.forget_below(m.path)
     from_nvme(m, files)  # again: nothing of it was kept in RAM
     assert m.status()["reads"]["by_tier"]["nvme"] >= 1.9 * total(files)
     m.kill_hard()
@@ -127,7 +127,7 @@ def test_a_lost_index_is_found_again_in_the_extents(origin, mount, cache, folder
     m = mount(origin, {**options, "ram.limit": "0"})
     settled(m)
     data.expect_files(m.path, files)
-    data.drop_caches(1)
+    data.forget_below(m.path)
     from_nvme(m, files)
     by_tier = m.status()["reads"]["by_tier"]
     assert by_tier["nvme"] > by_tier["origin"] and m.tier("nvme")["unknown_codecs"] == 0
@@ -152,14 +152,14 @@ def test_damage_is_noticed_and_fetched_again(origin, mount, cache, codec):
     assert extents
     for path in extents:
         flip(path, 65536)
-    data.drop_caches(1)
+    data.forget_below(cache["nvme.path"])
     assert verify().returncode == 1
     m = mount(origin, {**options, "ram.limit": "0"})
     data.expect_files(m.path, files)
     status = m.status()
     assert status["reads"]["errors"] == 0 and status["reads"]["checksum_errors"] > 10
     settled(m)
-    data.drop_caches(1)
+    data.forget_below(m.path)
     errors = m.status()["reads"]["checksum_errors"]
     data.expect_files(m.path, files)
     assert m.status()["reads"]["checksum_errors"] == errors, "what was damaged was written again"

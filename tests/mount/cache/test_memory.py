@@ -6,7 +6,7 @@ import pytest
 
 from harness import data, processes
 
-pytestmark = pytest.mark.release_only
+pytestmark = [pytest.mark.release_only, pytest.mark.alone]
 
 LIMIT = 192 << 20
 

@@ -7,7 +7,6 @@ import pty
 import re
 import select
 import shlex
-import shutil
 import signal
 import subprocess
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import daemon, data, nfs, pages, processes, servers
+from harness import daemon, data, pages, processes, servers
 
 pytestmark = pytest.mark.release_only
 
@@ -222,6 +221,13 @@ class World:
     def processes(self):
         return processes.with_marker(self.marker)
 
+    def holds(self, loop):
+        """Whether the loop device is still that of an image of this world; another one may have its number."""
+        try:
+            return str(self.folder) in Path(f"/sys/block/{Path(loop).name}/loop/backing_file").read_text()
+        except OSError:
+            return False
+
     def close(self):
         """Without its processes the namespace goes, and with it what is mounted there."""
         def end():
@@ -232,7 +238,7 @@ class World:
             self.holder.wait()
         for loop in self.loops:
             processes.wait_until(lambda: processes.run(["losetup", "--detach", loop]).returncode == 0 and  # pylint: disable=cell-var-from-loop
-                                 not Path(f"/sys/block/{Path(loop).name}/loop/backing_file").exists(), what=f"{loop} is let go")
+                                 not self.holds(loop), what=f"{loop} is let go")
         for image in self.folder.glob("*.img"):
             image.unlink()
 

@@ -188,8 +188,9 @@ class Mount:
         assert not left, f"processes left after the mount ended:\n{processes.describe(left)}\n{self.log_tail()}"
         if self.device and not self.killed:
             path = SOCKETS / f"{self.device}.sock"
-            # The kernel reuses device numbers at once: a socket that somebody listens on belongs to another mount.
-            assert not path.exists() or answers(path), f"control socket left behind: {path}"
+            # The kernel reuses device numbers at once: a socket that somebody listens on belongs to another mount, which
+            # may be making it just now.
+            processes.wait_until(lambda: not path.exists() or answers(path), timeout=5, what=f"control socket left behind: {path}")
 
     def close(self):
         """Unmounts whatever happened; then tells what was wrong: a hang, something left, a sanitizer's report."""

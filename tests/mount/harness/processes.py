@@ -1,5 +1,7 @@
 """Running commands with a limit, finding processes of a test, and showing what a hanging one waits for."""
 
+import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -128,6 +130,20 @@ def describe(pids):
                          f"syscall {_read(base + '/syscall').decode().split(' ')[0].strip()}")
             lines += ["    " + line for line in _read(base + "/stack").decode(errors="replace").splitlines()[:12]]
     return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def fuse_for_all():
+    """/dev/fuse open to everybody, as udev makes it; a machine without udev has it for root alone. One process of tests
+    at a time, since it is put back afterwards."""
+    with open(__file__, "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        mode = os.stat("/dev/fuse").st_mode & 0o7777
+        os.chmod("/dev/fuse", 0o666)
+        try:
+            yield
+        finally:
+            os.chmod("/dev/fuse", mode)
 
 
 def memory_of(pid):

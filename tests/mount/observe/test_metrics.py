@@ -10,13 +10,7 @@ import urllib.request
 
 import pytest
 
-from harness import daemon, data, processes
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from harness import daemon, data, processes, servers
 
 
 def fetch(port, path="/metrics", method="GET"):
@@ -54,7 +48,7 @@ def served(port):
 @pytest.mark.release
 def test_counts_what_was_read_and_goes_on_after_reload_and_death(origin, mount, cache):
     files = data.make_files(origin, 40, 5000)
-    port = free_port()
+    port = servers.free_ports()
     m = mount(origin, {**cache, "metrics.listen": f"127.0.0.1:{port}"})
     data.expect_files(m.path, files)
     text = fetch(port)
@@ -73,7 +67,7 @@ def test_counts_what_was_read_and_goes_on_after_reload_and_death(origin, mount, 
 
 
 def test_only_gets_of_metrics_are_answered(origin, mount):
-    port = free_port()
+    port = servers.free_ports()
     m = mount(origin, {"metrics.listen": f"127.0.0.1:{port}"})
     for path, method, status in (("/", "GET", 404), ("/metrics", "POST", 405)):
         with pytest.raises(urllib.error.HTTPError) as refused:
@@ -119,7 +113,7 @@ def test_other_machines_are_not_listened_to(mount, origin):
                                    "metrics.receive:1:error=EIO", "metrics.send:/2:short", "metrics.send:1:error=EIO"])
 @pytest.mark.test_points
 def test_faults_cost_one_answer(origin, mount, fault):
-    port = free_port()
+    port = servers.free_ports()
     m = mount(origin, {"metrics.listen": f"127.0.0.1:{port}"}, env={"TIERFS_TEST_FAULTS": fault})
     assert "tierfs_mount_info" in served(port)
     assert m.status()["reads"]["errors"] == 0
@@ -127,7 +121,7 @@ def test_faults_cost_one_answer(origin, mount, fault):
 
 @pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed (Debian's package prometheus)")
 def test_promtool_accepts_them(origin, mount, cache):
-    port = free_port()
+    port = servers.free_ports()
     mount(origin, {**cache, "metrics.listen": f"127.0.0.1:{port}"})
     checked = subprocess.run(["promtool", "check", "metrics"], input=fetch(port), capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -125,7 +124,7 @@ def test_what_was_read_stays_on_nvme(mount, origin, files, installed, cache):
     m = start(mount, installed, origin, {**cache, "ram.limit": "0"})
     data.expect_files(m.path, files)
     after = reload(m)
-    data.drop_caches()
+    data.forget_below(m.path)
     data.expect_files(m.path, files)
     assert m.status()["reads"]["by_tier"]["origin"] == 0, after
 

@@ -104,12 +104,10 @@ while True:
 
 
 @pytest.fixture(name="of_nobody")
-def mount_of_nobody(origin, mount):
+def mount_of_nobody(origin, mount, fuse_for_all):
     """of_nobody(runtime): a mount by another user than root, with that XDG_RUNTIME_DIR."""
     if not shutil.which("fusermount3"):
         pytest.skip("fusermount3 (Debian's fuse3) is not installed")
-    mode = os.stat("/dev/fuse").st_mode & 0o7777
-    os.chmod("/dev/fuse", 0o666)
     shutil.rmtree(OF_NOBODY, ignore_errors=True)
     data.make_files(origin, 10, 3000)
 
@@ -122,7 +120,6 @@ def mount_of_nobody(origin, mount):
         return m.start([*NOBODY, *m.command()])
     yield start
     shutil.rmtree(OF_NOBODY, ignore_errors=True)
-    os.chmod("/dev/fuse", mode)
 
 
 @pytest.fixture

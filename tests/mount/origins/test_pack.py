@@ -376,7 +376,7 @@ def test_a_fill_fetches_stretches_of_extents(nginx_bucket, mount, cache):
     assert requests["list"] == requests["head"] == 0 and requests["get"] < 60
     processes.wait_until(lambda: m.tier("nvme")["admitted_bytes"] >= size, 60)
     m.kill_daemon()
-    data.drop_caches()
+    data.forget_below(m.path)
     data.expect_files(m.path, files)
     assert m.status()["origin"]["requests"]["get"] == 0
 

@@ -668,6 +668,7 @@ def test_supervisor_says_that_nobody_takes_over(show):
     assert finished.returncode == 1 and "writable" in finished.err
 
 
+@pytest.mark.alone
 def test_files_that_are_forgotten_are_found_again(origin, show):
     """More files than descriptors are kept, and than the kernel remembers."""
     m = show()

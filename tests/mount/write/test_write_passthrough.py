@@ -16,9 +16,8 @@ import time
 
 import pytest
 
-from harness import daemon, data, processes
-from test_metrics import free_port, served, value
-from test_passthrough import fuse_for_all  # noqa: F401  pylint: disable=unused-import
+from harness import daemon, data, processes, servers
+from test_metrics import served, value
 from test_profiles import Messages
 from test_trace import Trace
 from test_write import NOBODY, SETTLED, by_nobody, error_of
@@ -749,7 +748,7 @@ def test_what_the_nvme_tier_holds_is_not_read_any_more(origin, show, cache):
 
 
 def test_shown_in_status_metrics_and_trace(show):
-    port = free_port()
+    port = servers.free_ports()
     m = show(**{"metrics.listen": f"127.0.0.1:{port}"})
     with Trace(m, "--json") as trace:
         with open(m.path / "file", "w+b") as file:
