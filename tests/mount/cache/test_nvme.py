@@ -47,6 +47,7 @@ def filled(origin, mount, cache):
     return files
 
 
+@pytest.mark.quick
 @pytest.mark.tsan
 def test_remount_needs_no_origin(origin, mount, cache):
     files = filled(origin, mount, cache)

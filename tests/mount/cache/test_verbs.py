@@ -72,6 +72,7 @@ def test_warm_without_wait_goes_on_by_itself(m):
     processes.wait_until(lambda: "origin" not in tier_of(m.path / "big/f0000.bin"), timeout=30, what="warmed")
 
 
+@pytest.mark.quick
 def test_evict_gives_up_what_the_tiers_hold(m, nginx_bucket):
     assert tierfs("warm", m.path, "--wait").returncode == 0
     done = tierfs("evict", m.path / "a", m.path / "big/f0000.bin", "--json")

@@ -25,6 +25,7 @@ def statements(page):
     return found
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_each_statement_names_a_test_that_exists(page):
     said = statements(page)

@@ -11,6 +11,7 @@ import pytest
 
 from harness import daemon, data, faults, processes
 
+pytestmark = pytest.mark.alone
 
 
 def doctor(m, seconds=2, *words):

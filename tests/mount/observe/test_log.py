@@ -20,6 +20,7 @@ def fill(origin):
         data.write(origin / f"f{number}", os.urandom(1000))
 
 
+@pytest.mark.quick
 def test_json_lines_of_supervisor_and_daemon(origin, mount):
     fill(origin)
     m = mount(origin, {"log.format": "json"})

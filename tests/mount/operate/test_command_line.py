@@ -59,6 +59,7 @@ def tierfs(*words, env=None):
     return processes.run([daemon.BINARY, *words], env=env)
 
 
+@pytest.mark.quick
 @pytest.mark.tsan
 def test_mount_status_umount(origin, mount, cache):
     data.write(origin / "file", b"x" * 1000)
@@ -221,6 +222,7 @@ def test_umount_while_busy(origin, mount):
             assert (m.path / "file").read_bytes() == b"x" * 100
 
 
+@pytest.mark.quick
 def test_plain_umount(origin, mount):
     m = mount(origin)
     processes.check(["umount", m.path], suspects=m.processes)
@@ -237,6 +239,7 @@ def test_sigterm_unmounts(origin, mount):
     m.expect_gone()
 
 
+@pytest.mark.quick
 def test_foreground(origin, mount):
     data.write(origin / "file", b"x")
     m = mount.prepare(origin)

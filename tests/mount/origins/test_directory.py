@@ -23,6 +23,7 @@ def eventually(condition, what):
     processes.wait_until(condition, timeout=15, what=what)
 
 
+@pytest.mark.quick
 @pytest.mark.tsan
 def test_tree_is_equal(origin, mount):
     files = data.make_files(origin, 200, 3000)
@@ -140,6 +141,7 @@ def test_many_names_in_one_directory(origin, mount):
         os.close(handle)
 
 
+@pytest.mark.quick
 def test_odd_names(origin, mount):
     names = [b"new\nline", b"tab\t", b"not utf-8 \xff\xfe\x80", b"n" * 255, "grüße-日本".encode(), b" leading", b"-rf",
              b"quote'\"", b"back\\slash", b"per%cent", b"*?[]", b"...", b"..x", b"\x01\x7f", b"semi;colon:equal=,"]
@@ -181,6 +183,7 @@ def test_missing_names_cost_few_requests(origin, mount):
     assert m.requests() - before <= 1
 
 
+@pytest.mark.quick
 def test_changed_file(origin, mount):
     data.write(origin / "file", b"old content")
     m = show(origin, mount)
@@ -313,6 +316,7 @@ def test_special_files_do_no_harm(origin, mount):
     assert (m.path / "file").read_bytes() == b"x"
 
 
+@pytest.mark.quick
 @pytest.mark.tsan
 def test_many_readers_at_once(origin, mount):
     files = data.make_files(origin, 64, 40_000)

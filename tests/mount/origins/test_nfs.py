@@ -16,6 +16,7 @@ def show(exported, mount, **options):
     return mount(exported.url(), {"metadata.ttl": "1s", **options})
 
 
+@pytest.mark.quick
 @pytest.mark.release
 @pytest.mark.tsan
 def test_tree_is_equal(exported, mount):
@@ -46,6 +47,7 @@ def test_attributes(exported, mount):
     assert seen.st_mtime_ns == 1_600_000_000_123_456_789
 
 
+@pytest.mark.quick
 @pytest.mark.release
 def test_small_file_costs_one_read(exported, mount):
     files = data.make_files(exported.path, 300, 5000, fan=1)

@@ -15,6 +15,7 @@ def show(bucket, mount, prefix="", **options):
     return mount(bucket.source(prefix), bucket.options({"metadata.ttl": "1s", **options}), env=bucket.env)
 
 
+@pytest.mark.quick
 @pytest.mark.tsan
 def test_objects_are_files(bucket, mount):
     objects = {f"dir{n % 5}/sub/file{n:03}": data.content(n, 1000 * (n % 40)) for n in range(80)}
@@ -37,6 +38,7 @@ def test_prefix_is_the_root(bucket, mount):
     data.expect_files(m.path, {"a": b"A", "b/c": b"C"})
 
 
+@pytest.mark.quick
 def test_random_reads(bucket, mount):
     body = data.content("random", 6 << 20)
     bucket.put("big", body)
@@ -104,6 +106,7 @@ def test_pages_on_rgw(rgw_bucket, mount):
     assert sorted(os.listdir(m.path / "many")) == [f"{n:04}" for n in range(1050)]
 
 
+@pytest.mark.quick
 def test_requests_are_counted(nginx_bucket, mount):
     objects = {f"f{n}": data.content(n, 10_000) for n in range(20)}
     nginx_bucket.put_all(objects)
@@ -116,6 +119,7 @@ def test_requests_are_counted(nginx_bucket, mount):
     assert seen["get"] == 20 and told["bytes_read"] == sum(map(len, objects.values()))
 
 
+@pytest.mark.quick
 @pytest.mark.tsan
 def test_remount_needs_no_get(nginx_bucket, mount, cache):
     objects = {f"d/{n}": data.content(n, 30_000) for n in range(100)}
@@ -230,6 +234,7 @@ def test_503_at_start(nginx_bucket, mount):
     assert (m.path / "file").read_bytes() == b"x"
 
 
+@pytest.mark.alone
 def test_slow_first_byte_overlaps(nginx_bucket, mount):
     """32 files at 100 ms each, read by 8 readers at once: requests must not queue behind one another."""
     objects = {f"{n}": data.content(n, 5000) for n in range(32)}

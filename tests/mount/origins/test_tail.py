@@ -6,7 +6,7 @@ import pytest
 
 from harness import data, processes
 
-pytestmark = pytest.mark.release
+pytestmark = [pytest.mark.release, pytest.mark.alone]
 
 BLOCK = 64 << 10
 TAIL = 2  # seconds

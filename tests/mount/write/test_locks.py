@@ -87,6 +87,7 @@ def test_ranges(places, locker):
     assert one.tries("set", one.handle, "read", 1 << 40, 1) == errno.EAGAIN
 
 
+@pytest.mark.quick
 @pytest.mark.release
 def test_whole_files(places, locker):
     one, two = locker(places[0], RO), locker(places[1], RO)

@@ -38,6 +38,7 @@ def error_of(call, *arguments, **named):
     return caught.value.errno
 
 
+@pytest.mark.quick
 @pytest.mark.release
 @pytest.mark.tsan
 def test_created_file_is_at_the_origin(origin, show):
@@ -95,6 +96,7 @@ def test_writes_in_the_middle_and_beyond_the_end(origin, show):
     data.expect_same(data.read_cold(m.path / "file"), bytes(expected), "cold")
 
 
+@pytest.mark.quick
 def test_append_and_truncate(origin, show):
     m = show()
     path = m.path / "file"
@@ -183,6 +185,7 @@ def test_changes_elsewhere_are_seen_by_the_next_open(origin, mount):
     assert error_of(os.stat, m.path / "moved") == errno.ENOENT
 
 
+@pytest.mark.quick
 def test_rename(origin, show):
     m = show()
     (m.path / "a").mkdir()
@@ -241,6 +244,7 @@ def test_hard_links_are_one_file(origin, show):
     assert error_of(os.link, m.path / "two", m.path / "d/three") == errno.EEXIST
 
 
+@pytest.mark.quick
 @pytest.mark.release
 @pytest.mark.tsan
 def test_unlinked_and_renamed_while_open(origin, show):
@@ -285,6 +289,7 @@ def test_directory_removed_while_it_is_somebodys_own(origin, show):
         os.close(here)
 
 
+@pytest.mark.quick
 def test_directories(origin, show):
     m = show()
     assert error_of(os.mkdir, m.path / "none/below") == errno.ENOENT

@@ -61,6 +61,7 @@ def uploads(bucket):
     return [(entry["Key"], entry["UploadId"]) for entry in found]
 
 
+@pytest.mark.quick
 @pytest.mark.release
 @pytest.mark.tsan
 def test_created_file_is_at_the_bucket(rgw_bucket, show):
@@ -127,6 +128,7 @@ def test_empty_file_and_modes(rgw_bucket, show):
     assert int(metadata["mode"]) & stat.S_IFREG and metadata["uid"] == "0"
 
 
+@pytest.mark.quick
 def test_directories(rgw_bucket, show):
     m = show()
     (m.path / "a/b").mkdir(parents=True)
@@ -172,6 +174,7 @@ def test_prefix_that_is_not_there_yet(rgw_bucket, show):
     show("new/place")
 
 
+@pytest.mark.quick
 def test_overwrite_append_and_truncate(rgw_bucket, show):
     rgw_bucket.put("file", b"0123456789")
     m = show()
@@ -246,6 +249,7 @@ def test_unlinked_and_renamed_while_open(rgw_bucket, show):
     assert keys(rgw_bucket) == ["final"]
 
 
+@pytest.mark.quick
 def test_rename(rgw_bucket, show):
     m = show()
     (m.path / "a").write_bytes(b"A")
