@@ -84,9 +84,10 @@ def test_tls_port(folder):
         assert client(server.endpoint, verify=str(server.certificate)).get_object(Bucket="b", Key="k")["Body"].read() == b"v"
 
 
-def test_credential_services():
+def test_credential_services(monkeypatch):
     from botocore import utils  # pylint: disable=import-outside-toplevel
 
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED", raising=False)  # of whoever runs the tests
     with faults.Credentials() as service:
         fetcher = utils.InstanceMetadataFetcher(base_url=service.endpoint + "/")
         assert fetcher.retrieve_iam_role_credentials()["access_key"] == "ASIATEMPORARY"
