@@ -36,6 +36,11 @@ def pytest_configure():
     signal.signal(signal.SIGTERM, interrupt)
 
 
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("test_points") and not daemon.fault_points():
+        pytest.skip("the program has no fault points (built without TIERFS_TEST_POINTS)")
+
+
 @pytest.fixture(scope="session")
 def root():
     """A folder for the session, readable for other users."""
@@ -99,6 +104,8 @@ def mount(request, folder, watchdog):
     mounts = request.node.mounts_of_test
 
     def prepare(source, options=None, **more):
+        if not daemon.fault_points():  # else nothing would fail, and the test would be about nothing
+            assert "TIERFS_TEST_FAULTS" not in (more.get("env") or {}), "the test needs the marker test_points"
         made = daemon.Mount(source, options, folder=folder / f"mount{len(mounts)}", **more)
         mounts.append(made)
         return made
@@ -143,6 +150,13 @@ def xfs(folder):
 def tmpfs(folder):
     with disks.Tmpfs(folder) as disk:
         yield disk
+
+
+@pytest.fixture
+def fuse_for_all():
+    """For who mounts without privileges."""
+    with processes.fuse_for_all():
+        yield
 
 
 @pytest.fixture(scope="session")

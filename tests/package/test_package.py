@@ -68,7 +68,7 @@ def test_fstab_examples_are_taken_by_mount(unpacked):
 
 
 def test_logrotate_takes_its_configuration(unpacked, folder):
-    """It moves the file and leaves the next one to the mount, which makes one (tests/mount/test_log.py): a copy that is
+    """It moves the file and leaves the next one to the mount, which makes one (tests/mount/observe/test_log.py): a copy that is
     emptied afterwards would lose the lines in between."""
     text = (unpacked / "etc/logrotate.d/tierfs").read_text()
     assert "nocreate" in text and "copytruncate" not in text

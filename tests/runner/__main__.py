@@ -30,13 +30,18 @@ def interrupt(_signum, _frame):
 def arguments():
     parser = argparse.ArgumentParser(prog="tests/run", description="Builds and tests tierfs.")
     parser.add_argument("--full", action="store_true", help="large counts, clang-tidy over the whole tree")
+    parser.add_argument("--quick", action="store_true",
+                        help="format, unit tests and a few mount tests of a build without sanitizers: two minutes beside the build")
     parser.add_argument("--filter", default="", metavar="PATTERN",
                         help="suites whose name contains PATTERN; if there is none, the tests whose name does")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, metavar="N", help="compile jobs")
     parser.add_argument("--within", type=float, metavar="MINUTES",
                         help="skip, and say so, what has not begun by then; an end of some minutes more is to be expected")
     parser.add_argument("--list", action="store_true", help="names and budgets of the suites")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.quick and (options.full or options.filter):
+        parser.error("--quick is all of what it runs, and no more: without --full and --filter")
+    return options
 
 
 def run_lanes(suites, run):

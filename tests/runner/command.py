@@ -60,14 +60,20 @@ def stop_all(grace=60):
     global _running  # pylint: disable=global-statement
     with _lock:
         running, _running = _running or (), None
+    for process in running:  # all of them at once: each may have much to put away
+        signal_group(process, signal.SIGINT)
     for process in running:
-        stop(process, grace)
+        await_end(process, grace)
 
 
 def stop(process, grace):
-    """Asks the process's group to end, kills it after `grace` seconds. One that the kernel does not let go of even then
-    is left alone: it must not hold up the run."""
+    """Asks the process's group to end, kills it after `grace` seconds."""
     signal_group(process, signal.SIGINT)
+    await_end(process, grace)
+
+
+def await_end(process, grace):
+    """One that the kernel does not let go of even when it is killed is left alone: it must not hold up the run."""
     try:
         process.wait(grace)
     except subprocess.TimeoutExpired:

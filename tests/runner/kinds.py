@@ -5,10 +5,12 @@ has an end (tests/run --within): that end keeps the time then, and a machine tha
 import os
 import queue
 import re
+import shutil
 import subprocess
 import threading
 import time
 import xml.etree.ElementTree as xml
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import clock
@@ -16,6 +18,7 @@ import command
 from results import say
 
 TOP = Path(__file__).resolve().parents[2]
+LENGTHS = Path(__file__).with_name("lengths.json")  # seconds of the files of tests/mount, for share.py
 OVERDRAFT = 1.5
 
 
@@ -154,6 +157,19 @@ class Format(Suite):
                     "mend with: clang-format -i " + " ".join(bad) if bad else outcome.text)
 
 
+class House(Suite):
+    """tests/house/run: the rules of this house, which no compiler knows."""
+
+    PROGRAM = TOP / "tests/house/run"
+
+    def __init__(self):
+        super().__init__("house", 60, "tests/house/run")
+
+    def execute(self, results, failed_builds):
+        outcome = self.call([self.PROGRAM], cwd=TOP)
+        results.add(self.name, "rules", "passed" if outcome.status == 0 else "failed", outcome.text)
+
+
 class Mutations(Suite):
     """Whether tests/mutations still fits the sources; running it is for who changes them."""
 
@@ -163,6 +179,36 @@ class Mutations(Suite):
     def execute(self, results, failed_builds):
         outcome = self.call([TOP / "tests/mutations/run", "--check"])
         results.add(self.name, "fit the sources", "passed" if outcome.status == 0 else "failed", outcome.text)
+
+
+class Sample(Suite):
+    """Some of the mutations are tried, others with each commit; all with --full. Only where their build, of which ccache
+    has most, is quick, and where it is the last thing that there is time for."""
+
+    ONE_IN = 10
+    BUILD_SECONDS = 360
+    SKIPPED = 77  # exit status of tests/mutations/run where the build takes longer
+    needs = ("asan",)  # whose objects ccache has
+    least = 1.0
+
+    def __init__(self, full, jobs):
+        super().__init__("mutations-run", 36000 if full else 720, "tests/mutations/run" + ("" if full else f" --sample {self.ONE_IN}"))
+        self.full, self.jobs = full, jobs
+
+    def execute(self, results, failed_builds):
+        words = [TOP / "tests/mutations/run", "--jobs", self.jobs]
+        if not self.full:
+            words += ["--sample", self.ONE_IN, "--build-within", self.BUILD_SECONDS]
+        outcome = self.call(words, cwd=TOP, env=build_environment())
+        tried = re.findall(r"^(caught|SURVIVED) +([\w-]+): (.*)$", outcome.text, re.M)
+        for what, name, text in tried:
+            results.add(self.name, name, "passed" if what == "caught" else "failed", f"no test notices: {text}")
+        if outcome.status == self.SKIPPED:
+            results.add(self.name, "sample", "skipped", outcome.text.strip().splitlines()[-1])
+        elif outcome.status is None and clock.is_over():
+            results.add(self.name, "rest of the sample", "skipped", "no time left in this run (tests/run --within)")
+        elif outcome.status is None or outcome.status not in (0, 1) or not tried:
+            results.add(self.name, "tests/mutations/run", "failed", f"{outcome.text}\nended with status {outcome.status}")
 
 
 class Unit(Suite):
@@ -257,6 +303,11 @@ def parse_gtest(outcome):
     return found
 
 
+def both(marks, more):
+    """Of two expressions for pytest -m the one that holds where both do."""
+    return f"({marks}) and {more}" if marks else more
+
+
 class Mounts(Suite):
     """pytest in tests/mount, with the daemon of one build."""
 
@@ -267,7 +318,13 @@ class Mounts(Suite):
         self.preset, self.pattern, self.marks, self.needs = preset, pattern, marks, (preset,)
         self.slowness, self.full = slowness, full
         self.tests = TOP / "tests/mount"
-        self.one_in = 1
+        self.one_in, self.workers = 1, 1
+
+    def shared(self):
+        """By two processes beside each other that take one file after another; without what has to run alone."""
+        self.workers = 2
+        self.marks = both(self.marks, "not alone")
+        return self
 
     def sample(self, one_in):
         """Of the tests one in so many, others for each commit."""
@@ -279,21 +336,34 @@ class Mounts(Suite):
         if not program.exists():
             results.add(self.name, "all", "failed", f"there is no {program}")
             return
-        report = self.folder / "report.xml"
-        words = ["/usr/bin/python3", "-m", "pytest", "-v", "-ra", "--tb=short", "-p", "choice", f"--junit-xml={report}",
-                 "-o", "junit_logging=all", "-o", "junit_family=xunit2"]
+        env = self.environment(program.with_name("tierfs"))
+        if self.workers == 1:
+            outcomes = [self.work("", env)]
+        else:
+            env["TIERFS_TEST_QUEUE"] = str(self.folder / "queue")
+            (self.folder / "queue").mkdir()
+            shutil.copy(LENGTHS, self.folder / "queue/lengths")
+            with ThreadPoolExecutor(self.workers) as pool:
+                outcomes = list(pool.map(lambda number: self.work(str(number), env), range(self.workers)))
+        reports = sorted(self.folder.glob("report*.xml"))
+        for report in reports:
+            self.add_report(results, report)
+        for outcome in outcomes:
+            if outcome.status is None:
+                results.add(self.name, "time limit", "failed", outcome.text + f"\nno end within {outcome.seconds:.0f} s")
+            elif outcome.status not in (0, 1, 5) or (outcome.status == 1 and not results.count("failed", self.name)):
+                results.add(self.name, "pytest", "failed", f"{outcome.text}\npytest ended with status {outcome.status}")
+        self.say_slowest(reports)
+
+    def work(self, number, env):
+        """One process of pytest; what it says is in `output`, with the number behind it."""
+        words = ["/usr/bin/python3", "-m", "pytest", "-v", "-ra", "--tb=short", "-p", "choice", "-p", "share",
+                 f"--junit-xml={self.folder}/report{number}.xml", "-o", "junit_logging=all", "-o", "junit_family=xunit2"]
         if self.marks:
             words += ["-m", self.marks]
         if self.pattern:
             words += ["-k", self.pattern]
-        outcome = self.call(words, env=self.environment(program.with_name("tierfs")), cwd=self.tests, grace=120)
-        if report.exists():
-            self.add_report(results, report)
-        if outcome.status is None:
-            results.add(self.name, "time limit", "failed", outcome.text + f"\nno end within {outcome.seconds:.0f} s")
-        elif outcome.status not in (0, 1, 5) or (outcome.status == 1 and not results.count("failed", self.name)):
-            results.add(self.name, "pytest", "failed", f"{outcome.text}\npytest ended with status {outcome.status}")
-        self.say_slowest(report)
+        return self.call(words, log=f"output{number}", env=env, cwd=self.tests, grace=120)
 
     def environment(self, program):
         env = {**os.environ, "TIERFS_TEST_BINARY": str(program),
@@ -321,14 +391,29 @@ class Mounts(Suite):
             else:
                 results.add(self.name, name, "passed")
 
-    def say_slowest(self, report):
-        if not report.exists():
-            return
+    def say_slowest(self, reports):
         # What an interruption ended has no name.
-        cases = [(float(case.get("time", 0)), case.get("name") or "") for case in xml.parse(report).iter("testcase")]
+        cases = [(float(case.get("time", 0)), case.get("name") or "")
+                 for report in reports for case in xml.parse(report).iter("testcase")]
         slow = [f"{name} {seconds:.0f} s" for seconds, name in sorted(cases, reverse=True)[:5] if seconds >= 5]
         if slow:
             say(f"{self.name}: slowest: {', '.join(slow)}")
+
+
+class Alone(Mounts):
+    """Those of Mounts.shared() that nothing runs beside: what measures or changes the whole machine."""
+
+    def __init__(self, preset, budget, pattern, marks, slowness, full):
+        super().__init__(preset, budget, pattern, both(marks, "alone"), slowness, full)
+        self.name, self.what = f"mount-{preset}-alone", f"mount tests that need the machine, with the {preset} build"
+
+
+class Quick(Mounts):
+    """The mount tests marked quick: something of each kind of origin, in a minute."""
+
+    def __init__(self, budget):
+        super().__init__("dev", budget, "", "quick", 2, False)
+        self.what = "a few mount tests of each kind with the dev build"
 
 
 class Bench(Mounts):

@@ -2,18 +2,23 @@
 
 from faults import Faults, Matrix
 from fuzz import Fuzz, names
-from kinds import Bench, Build, Format, Mounts, Mutations, Package, Stage, Unit
+from kinds import Alone, Bench, Build, Format, House, Mounts, Mutations, Package, Quick, Sample, Stage, Unit
 from tidy import Tidy
 
 ASAN = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:disable_coredump=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
 # Debian's libraries are not instrumented: without this RocksDB gives false reports, with it our own races are found.
 TSAN = {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1:second_deadlock_stack=1"}
 
+# The marks of what runs with the release build.
+RELEASE = "release or release_only"
+
 # What runs for a pattern that names no suite.
-PATTERN_SUITES = ("unit-asan", "bench-asan", "stage-asan", "mount-asan")
+PATTERN_SUITES = ("unit-asan", "bench-asan", "stage-asan", "mount-asan", "mount-asan-alone")
 
 
 def plan(options):
+    if options.quick:
+        return quick(options)
     everything = all_suites(options, "")
     if not options.filter:
         return everything
@@ -25,23 +30,39 @@ def plan(options):
             and suite.name not in [one.name for one in named]] + named
 
 
+def sources():
+    return [Format(), *([House()] if House.PROGRAM.exists() else []), Mutations()]
+
+
+def quick(options):
+    """What to run before each commit: some two minutes beside the build, which is g++'s without a sanitizer."""
+    return [
+        *sources(),
+        Build("dev", ("tierfs", "unit_tests"), 780, options.jobs),
+        Unit("dev", 120, "", {}, False, options.jobs).in_lane("unit"),
+        Quick(120).in_lane("mounts"),
+    ]
+
+
 def all_suites(options, pattern):
     times = 10 if options.full else 1
     return [
-        Format(),
-        Mutations(),
+        *sources(),
         Build("asan", ("tierfs", "tierfs-stage", "iobench", "micro", "unit_tests", *(f"fuzz_{name}" for name in names())), 780,
               options.jobs),
+        # The mount tests take longest. Like what runs beside them they wait for servers, disks and deadlines most of the
+        # time. The faults with AddressSanitizer: what a broken reply or a request that is cut leaves behind is memory used
+        # too late, which the release build hides.
+        Mounts("asan", 1000 * times, pattern, "not release_only", 3, options.full).shared().in_lane("mounts"),
+        Stage("asan", 300 * times, pattern, 3, options.full).in_lane("tools"),
+        Faults("fault-points", "points", "asan", 330 * times, 3, options.full).in_lane("tools"),
+        Faults("stale-cache", "stale", "asan", 190 * times, 3, options.full).in_lane("tools"),
+        Matrix("asan", 280 * times, 3, options.full).in_lane("servers"),
+        Faults("crash", "crash", "asan", 350 * times, 3, options.full).in_lane("servers"),
+        Alone("asan", 60 * times, pattern, "not release_only", 3, options.full),
+        # iobench drops the kernel's caches, on which mount tests count; the others want processors, not answers.
+        Bench("asan", 330 * times, pattern, 3, options.full).in_lane("tools"),
         Unit("asan", 300 * times, pattern, ASAN, options.full, options.jobs).in_lane("unit"),
-        Bench("asan", 270 * times, pattern, 3, options.full).in_lane("tools"),
-        Stage("asan", 240 * times, pattern, 3, options.full).in_lane("tools"),
-        Mounts("asan", 1490 * times, pattern, "not release_only", 3, options.full),
-        # With AddressSanitizer: what a broken reply or a request that is cut leaves behind is memory used too late, which
-        # the release build hides; and the time goes into waiting for deadlines, not into the daemon: beside each other.
-        Matrix("asan", 220 * times, 3, options.full).in_lane("servers"),
-        Faults("crash", "crash", "asan", 290 * times, 3, options.full).in_lane("servers"),
-        Faults("fault-points", "points", "asan", 270 * times, 3, options.full).in_lane("calls"),
-        Faults("stale-cache", "stale", "asan", 150 * times, 3, options.full).in_lane("calls"),
         Fuzz(options.full, options.jobs, ASAN).in_lane("sources"),
         Tidy(options.full, options.jobs).in_lane("sources"),
         Build("tsan", ("tierfs", "unit_tests"), 700, options.jobs),
@@ -49,7 +70,9 @@ def all_suites(options, pattern):
         Mounts("tsan", 480 * times, pattern, "tsan", 4, options.full).in_lane("mounts"),
         Build("release", ("tierfs", "tierfs-stage", "iobench"), 600, options.jobs),
         # Each of them has run with AddressSanitizer: a third, and all that only this build can.
-        Mounts("release", 450 * times, pattern, "release or release_only", 2, options.full).sample(3).in_lane("mounts"),
+        Mounts("release", 300 * times, pattern, RELEASE, 2, options.full).sample(3).shared().in_lane("mounts"),
         Package("release", 160, pattern, options.full).in_lane("package"),
         Faults("crash-release", "crash", "release", 150 * times, 2, options.full, "release").in_lane("package"),
+        Alone("release", 60 * times, pattern, RELEASE, 2, options.full).sample(3),
+        Sample(options.full, options.jobs),
     ]

@@ -12,17 +12,26 @@ set -u
 command=${1:?start or stop}; folder=${2:?a folder}; port=${3:-12049}; address=${4:-127.0.0.1}
 here=$(cd "$(dirname "$0")" && pwd)
 
-running() { [ -s "$folder/$1.pid" ] && kill -0 "$(cat "$folder/$1.pid")" 2>/dev/null; }
+# Until its last thread has ended, a zombie leader or not: until then what it has locked stays locked.
+lives() { grep -qs '^State:.[^ZX]' "/proc/$1"/task/*/status; }
+running() { [ -s "$folder/$1.pid" ] && lives "$(cat "$folder/$1.pid")"; }
 answers() { (exec 3<>"/dev/tcp/$address/$1") 2>/dev/null; }
 
 stop_one() {
     if running "$1"; then
         local pid; pid=$(cat "$folder/$1.pid")
         kill "$pid"
-        for _ in $(seq 80); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+        for _ in $(seq 80); do lives "$pid" || break; sleep 0.1; done
         kill -9 "$pid" 2>/dev/null
+        for _ in $(seq 300); do lives "$pid" || break; sleep 0.1; done
     fi
     rm -f "$folder/$1.pid"
+}
+
+what_it_said() {
+    echo "$1"
+    cat "$folder/ganesha.out"
+    tail -n 20 "$folder/ganesha.log"
 }
 
 export_block() { # number, name, further lines
@@ -60,7 +69,7 @@ start)
         portmap=0; [ "${PORTMAP:-0}" = 1 ] && portmap=111
         /usr/bin/python3 "$here/rpcbind_stub.py" "$folder/run/rpcbind.sock" "$address" $portmap >"$folder/rpcbind.log" 2>&1 </dev/null &
         echo $! >"$folder/rpcbind.pid"
-        for _ in $(seq 100); do [ -S "$folder/run/rpcbind.sock" ] && break; sleep 0.1; done
+        for _ in $(seq 300); do [ -S "$folder/run/rpcbind.sock" ] && break; sleep 0.1; done
         [ -S "$folder/run/rpcbind.sock" ] || { echo "no portmapper"; cat "$folder/rpcbind.log"; stop_one rpcbind; exit 1; }
     fi
     # One process: exec all the way, so that the id is ganesha's.
@@ -68,12 +77,12 @@ start)
         unshare --mount --propagation private "$0" serve "$folder" >"$folder/ganesha.out" 2>&1 </dev/null &
         echo $! >"$folder/ganesha.pid"
     }
-    for _ in $(seq 200); do
-        running ganesha || { echo "ganesha ended"; cat "$folder/ganesha.out"; tail -n 5 "$folder/ganesha.log"; exit 1; }
+    for _ in $(seq 1000); do
+        running ganesha || { what_it_said "ganesha ended"; exit 1; }
         if answers "$port" && answers "$((port + 1))"; then echo ready; exit 0; fi
         sleep 0.05
     done
-    echo "ganesha does not answer"; tail -n 5 "$folder/ganesha.log"; exit 1 ;;
+    what_it_said "ganesha does not answer"; exit 1 ;;
 serve) # within the namespace
     # What others have mounted is not to be held by this copy of it.
     mapfile -t mounts </proc/self/mountinfo

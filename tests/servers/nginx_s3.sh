@@ -14,7 +14,8 @@ set -u
 command=${1:?start or stop}; folder=${2:?a folder}; port=${3:-7700}
 here=$(cd "$(dirname "$0")" && pwd)
 
-running() { [ -s "$folder/nginx.pid" ] && kill -0 "$(cat "$folder/nginx.pid")" 2>/dev/null; }
+lives() { grep -qs '^State:.[^ZX]' "/proc/$1"/task/*/status; }  # until its last thread has ended
+running() { [ -s "$folder/nginx.pid" ] && lives "$(cat "$folder/nginx.pid")"; }
 
 proxy_block() {
     [ -n "${UPSTREAM:-}" ] || return 0
@@ -94,16 +95,16 @@ start)
     mkdir -p "$folder/data" "$folder/tmp"; folder=$(cd "$folder" && pwd)
     write_configuration
     running || nginx -p "$folder" -c "$folder/nginx.conf" </dev/null 2>"$folder/start.err" || { cat "$folder/start.err" >&2; exit 1; }
-    for _ in $(seq 100); do
+    for _ in $(seq 250); do
         curl -sf --noproxy '*' -m 5 -o /dev/null "http://127.0.0.1:$port/_ctl" && { echo "ready http://127.0.0.1:$port"; exit 0; }
         sleep 0.1
     done
-    echo "nginx does not answer on port $port" >&2; tail -n 5 "$folder/error.log" >&2; exit 1 ;;
+    echo "nginx does not answer on port $port" >&2; tail -n 20 "$folder/start.err" "$folder/error.log" >&2; exit 1 ;;
 stop)
     running || exit 0
     pid=$(cat "$folder/nginx.pid")
     kill "$pid"
-    for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || exit 0; sleep 0.1; done
+    for _ in $(seq 250); do lives "$pid" || exit 0; sleep 0.1; done
     echo "nginx $pid does not stop" >&2; exit 1 ;;
 *) echo "usage: nginx_s3.sh start|stop FOLDER [PORT]" >&2; exit 2 ;;
 esac

@@ -7,9 +7,16 @@ set -u
 command=${1:?start or stop}; folder=${2:?a folder}; port=${3:-7480}
 access_key=${ACCESS_KEY:-tierfskey}; secret_key=${SECRET_KEY:-tierfssecret}; size=$((${SIZE_GB:-12} << 30))
 
-fail() { echo "rgw.sh: $1" >&2; [ -z "${2:-}" ] || tail -n 5 "$folder/log/$2" >&2; exit 1; }
+# fail TEXT FILES...: the ends of these below log/ say why
+fail() {
+    echo "rgw.sh: $1" >&2
+    shift
+    for file in "$@"; do tail -n 20 "$folder/log/$file" >&2; done
+    exit 1
+}
 ceph_tool() { timeout 30 ceph -c "$folder/ceph.conf" --connect-timeout 10 "$@" </dev/null; }
-running() { [ -s "$folder/$1.pid" ] && kill -0 "$(cat "$folder/$1.pid")" 2>/dev/null; }
+lives() { grep -qs '^State:.[^ZX]' "/proc/$1"/task/*/status; }  # until its last thread has ended
+running() { [ -s "$folder/$1.pid" ] && lives "$(cat "$folder/$1.pid")"; }
 
 # launch NAME PROGRAM ARGUMENTS...: in the background, its process id in NAME.pid
 launch() {
@@ -20,12 +27,12 @@ launch() {
     echo $! >"$folder/$name.pid"
 }
 
-# wait_for SECONDS COMMAND...
+# wait_for SECONDS NAME COMMAND...: until the command succeeds; not longer than what was launched as NAME runs
 wait_for() {
-    local end=$((SECONDS + $1))
-    shift
+    local end=$((SECONDS + $1)) name=$2
+    shift 2
     until "$@" >/dev/null 2>&1; do
-        [ "$SECONDS" -lt "$end" ] || return 1
+        { [ "$SECONDS" -lt "$end" ] && running "$name"; } || return 1
         sleep 0.2
     done
 }
@@ -123,13 +130,14 @@ start() {
     mkdir -p "$folder"/{run,log,mon,osd}; folder=$(cd "$folder" && pwd)
     if [ ! -f "$folder/ceph.conf" ]; then write_configuration && make_monitor; fi
     launch mon ceph-mon -i a
-    wait_for 60 ceph_tool mon stat || fail "the monitor does not answer" mon.out
+    wait_for 60 mon ceph_tool mon stat || fail "the monitor does not answer" mon.out mon.a.log
     [ -f "$folder/osd/made" ] || make_osd
     launch osd ceph-osd -i 0
-    wait_for 90 osd_is_up || fail "the OSD does not come up" osd.out
+    wait_for 90 osd osd_is_up || fail "the OSD does not come up" osd.out osd.0.log
     [ -f "$folder/user.json" ] || make_user
     launch rgw radosgw -n client.rgw
-    wait_for 90 curl -sf --noproxy '*' -m 5 -o /dev/null "http://127.0.0.1:$port/" || fail "radosgw does not answer on port $port" rgw.out
+    wait_for 90 rgw curl -sf --noproxy '*' -m 5 -o /dev/null "http://127.0.0.1:$port/" ||
+        fail "radosgw does not answer on port $port" rgw.out client.rgw.log
     echo "ready http://127.0.0.1:$port"
 }
 
@@ -139,8 +147,9 @@ stop() {
         running "$name" || continue
         pid=$(cat "$folder/$name.pid")
         kill "$pid"
-        for _ in $(seq 150); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+        for _ in $(seq 150); do lives "$pid" || break; sleep 0.1; done
         kill -9 "$pid" 2>/dev/null
+        for _ in $(seq 300); do lives "$pid" || break; sleep 0.1; done
         rm -f "$folder/$name.pid"
     done
 }

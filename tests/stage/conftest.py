@@ -28,6 +28,11 @@ def pytest_sessionstart(session):
         pytest.exit(f"no tierfs-stage program at {STAGE}: build it, or name tierfs beside it in TIERFS_TEST_BINARY", 3)
 
 
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("test_points") and b"stage.out.read" not in STAGE.read_bytes():
+        pytest.skip("the program has no fault points (built without TIERFS_TEST_POINTS)")
+
+
 @pytest.fixture(scope="session")
 def root():
     path = Path(tempfile.mkdtemp(prefix="stage-", dir=os.environ.get("TIERFS_TEST_ROOT") or None))

@@ -32,12 +32,6 @@ JOBS = 4
 MANIFEST = ".tierfs-stage/manifest.jsonl"
 
 
-def has_fault_points():
-    return b"stage.out.read" in STAGE.read_bytes()
-
-
-needs_fault_points = pytest.mark.skipif(not os.access(STAGE, os.X_OK) or not has_fault_points(),
-                                        reason="this build has no fault points")
 
 
 @pytest.fixture(scope="session")
@@ -242,7 +236,7 @@ KILLS = [("http.send", number) for number in (1, 2, 3, 6, 9, 11, 13, 14, 15, 16,
         [("stage.out.read", number) for number in (1, 4, 7, 10)]
 
 
-@needs_fault_points
+@pytest.mark.test_points
 @pytest.mark.parametrize("point,number", KILLS)
 def test_after_a_kill_the_same_command_ends_with_the_same_result(place, bucket, out, point, number):
     files = make(source(place), small=4)
@@ -264,7 +258,7 @@ def expect_no_half_objects(bucket, files):
         assert path in files and digest(bucket.body(path)) == digest(files[path]), path
 
 
-@needs_fault_points
+@pytest.mark.test_points
 def test_kills_one_after_the_other_come_to_an_end(place, bucket, out):
     files = make(source(place), small=4)
     for _ in range(12):
@@ -277,7 +271,7 @@ def test_kills_one_after_the_other_come_to_an_end(place, bucket, out):
     expect_bucket(bucket, files)
 
 
-@needs_fault_points
+@pytest.mark.test_points
 @pytest.mark.parametrize("point,number", [("dir.write", 1), ("dir.write", 9), ("dir.sync", 5), ("dir.rename", 3),
                                           ("dir.rename", 8), ("dir.create", 6)])
 def test_after_a_kill_a_directory_is_as_it_should_be(place, out, point, number):
@@ -304,7 +298,7 @@ def test_a_directory_gets_the_attributes_too(place, out):
     assert out.summary(place / "from", place / "to")["skipped"] == len(files)
 
 
-@needs_fault_points
+@pytest.mark.test_points
 def test_a_file_that_changes_while_it_is_sent_is_reported_and_not_seen(place, bucket, out):
     folder = source(place)
     (folder / "model.pt").write_bytes(random.Random(1).randbytes(3 * PART))
@@ -320,7 +314,7 @@ def test_a_file_that_changes_while_it_is_sent_is_reported_and_not_seen(place, bu
     expect_bucket(bucket, {"model.pt": (folder / "model.pt").read_bytes()})
 
 
-@needs_fault_points
+@pytest.mark.test_points
 def test_a_file_that_is_replaced_while_it_is_sent_is_reported(place, bucket, out):
     folder = source(place)
     (folder / "model.pt").write_bytes(random.Random(1).randbytes(2 * PART))
@@ -335,7 +329,7 @@ def test_a_file_that_is_replaced_while_it_is_sent_is_reported(place, bucket, out
     expect_bucket(bucket, {"model.pt": b"new"})
 
 
-@needs_fault_points
+@pytest.mark.test_points
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_order_and_the_next_run_goes_on(place, bucket, out, number):
     files = make(source(place), small=4, large=4 * PART)
@@ -350,7 +344,7 @@ def test_a_signal_ends_it_in_order_and_the_next_run_goes_on(place, bucket, out, 
     expect_bucket(bucket, files)
 
 
-@needs_fault_points
+@pytest.mark.test_points
 def test_two_at_once_do_not_collide(place, bucket, out):
     make(source(place), small=2)
     first = out.start(place / "from", bucket.url, *bucket.settings, faults="stage.out.read:1:stop")

@@ -5,6 +5,8 @@ import random
 import signal
 import time
 
+import pytest
+
 import shape
 from conftest import FULL, SLOWNESS, content
 from harness import data, processes
@@ -135,15 +137,8 @@ def interrupted(stage, source, dest, size=48 << 20):
     return body
 
 
-def needs_fault_points(stage):
-    import pytest  # pylint: disable=import-outside-toplevel
-
-    if os.environ.get("TIERFS_TEST_BUILD", "dev") == "release":
-        pytest.skip("the release build has no fault points")
-
-
+@pytest.mark.test_points
 def test_a_damaged_piece_is_copied_again(stage, source, xfs):
-    needs_fault_points(stage)
     body = interrupted(stage, source, xfs.path)
     part = next((xfs.path / ".tierfs-stage/parts").rglob("*.part"))
     with open(part, "r+b") as handle:
@@ -156,8 +151,8 @@ def test_a_damaged_piece_is_copied_again(stage, source, xfs):
     shape.expect_staged(xfs.path, {"x": body})
 
 
+@pytest.mark.test_points
 def test_the_source_changed_in_between(stage, source, xfs):
-    needs_fault_points(stage)
     interrupted(stage, source, xfs.path)
     body = data.write(source / "x", content("y", 48 << 20))
     found = stage("in", source, xfs.path, "--json")
@@ -182,8 +177,8 @@ def test_the_source_changes_while_it_is_copied(stage, source, xfs, bucket):
     shape.expect_staged(xfs.path, {"x": body})
 
 
+@pytest.mark.test_points
 def test_killed_between_the_name_and_the_record(stage, source, xfs):
-    needs_fault_points(stage)
     files = {f"f{number}": data.write(source / f"f{number}", content(number, 5000)) for number in range(10)}
     done = stage("in", source, xfs.path, expect=None, env={"TIERFS_TEST_FAULTS": "stage.rename:6:kill"})
     assert done.status == -signal.SIGKILL
@@ -194,8 +189,8 @@ def test_killed_between_the_name_and_the_record(stage, source, xfs):
     shape.expect_staged(xfs.path, files)
 
 
+@pytest.mark.test_points
 def test_killed_between_the_name_and_the_record_and_then_the_source_changed(stage, source, xfs):
-    needs_fault_points(stage)
     for number in range(10):
         data.write(source / f"f{number}", content(number, 5000))
     stage("in", source, xfs.path, expect=None, env={"TIERFS_TEST_FAULTS": "stage.rename:6:kill"})
@@ -210,9 +205,9 @@ def state_of(process):
         return file.read().rpartition(")")[2].split()[0]
 
 
+@pytest.mark.test_points
 def test_a_signal_ends_it_in_order(stage, source, xfs):
     """It comes at the third write of one file of twelve, of which at most four are under way."""
-    needs_fault_points(stage)
     body = data.write(source / "x", content("x", 48 << 20))
     words = ["in", source, xfs.path, "--workers", 1, "--json"]
     process = stage.start(*words, stdout=-1, stderr=-1, env={"TIERFS_TEST_FAULTS": "stage.write:3:stop;dir.read:5+:delay=300"})
@@ -229,8 +224,8 @@ def test_a_signal_ends_it_in_order(stage, source, xfs):
     shape.expect_staged(xfs.path, {"x": body})
 
 
+@pytest.mark.test_points
 def test_a_second_signal_ends_it_at_once(stage, source, xfs, folder):
-    needs_fault_points(stage)
     files = {"x": data.write(source / "x", content("x", 24 << 20))}
     done = folder / "faults"
     process = stage.start("in", source, xfs.path, env={"TIERFS_TEST_FAULTS": "stage.write:3:delay=600000",

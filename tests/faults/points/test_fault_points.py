@@ -20,27 +20,27 @@ SAMPLE = 14  # points of a default run, others with each commit
 UNREACHED = {
     **{f"dir.{call}": "only tierfs-stage writes; tests/stage/test_out.py has kills there"
        for call in ("create", "mkdir", "rename", "sync", "unlink", "write")},
-    "fuse.abort": "only when a daemon hangs; tests/mount/test_faults.py has one that does",
+    "fuse.abort": "only when a daemon hangs; tests/mount/origins/test_faults.py has one that does",
     "index.mark": "only when RocksDB finds a damaged block; hit by EXTRA",
     "fuse.reply.error": "only when a reply has failed; hit by EXTRA",
-    **{f"passthrough.{call}": "only when a large file is complete when it is opened; tests/mount/test_passthrough.py"
+    **{f"passthrough.{call}": "only when a large file is complete when it is opened; tests/mount/cache/test_passthrough.py"
        for call in ("open", "add")},
-    **{f"passthrough.{call}": "only on writable mounts; tests/mount/test_write_passthrough.py has each of them"
+    **{f"passthrough.{call}": "only on writable mounts; tests/mount/write/test_write_passthrough.py has each of them"
        for call in ("reopen", "lease", "touch")},
-    **{f"metrics.{call}": "only with metrics.listen; tests/mount/test_metrics.py"
+    **{f"metrics.{call}": "only with metrics.listen; tests/mount/observe/test_metrics.py"
        for call in ("bind", "accept", "receive", "send")},
-    "fuse.resend": "only after a daemon died; tests/mount/test_supervisor.py",
-    **{f"takeover.{call}": "only in a reload; tests/mount/test_reload.py has each of them"
+    "fuse.resend": "only after a daemon died; tests/mount/operate/test_supervisor.py",
+    **{f"takeover.{call}": "only in a reload; tests/mount/operate/test_reload.py has each of them"
        for call in ("program", "make", "write", "fork", "exec", "stat", "read", "go")},
-    **{f"posix.{call}": "only on writable mounts; tests/mount/test_write_faults.py has each of them"
+    **{f"posix.{call}": "only on writable mounts; tests/mount/write/test_write_faults.py has each of them"
        for call in ("stat", "readlink", "create", "mkdir", "mknod", "symlink", "link", "remove", "rename", "open", "opendir",
                     "readdir", "chmod", "chown", "utimens", "truncate", "getxattr", "listxattr", "setxattr", "removexattr",
                     "statfs", "read", "write", "ftruncate", "fallocate", "lseek", "copy", "fsync", "fsyncdir", "close",
                     "locks", "lock", "getlk", "flock")},
-    **{f"s3.copy.{call}": "only on writable mounts; tests/mount/test_write_s3.py has each of them"
+    **{f"s3.copy.{call}": "only on writable mounts; tests/mount/write/test_write_s3.py has each of them"
        for call in ("open", "write", "read", "truncate")},
-    "live.forget": "only on writable mounts; tests/mount/test_locks.py",
-    "nvme.probe": "only of a device that failed; tests/mount/test_devices.py has some",
+    "live.forget": "only on writable mounts; tests/mount/write/test_locks.py",
+    "nvme.probe": "only of a device that failed; tests/mount/cache/test_devices.py has some",
     "fuse.notify": "only when an entry that the kernel knows has changed at the origin in time",
 }
 # What must fail first for a point to be reached.

@@ -1,10 +1,12 @@
 """Mount: one tierfs mount from start to the proof that nothing of it is left."""
 
+import functools
 import json
 import os
 import re
 import signal
 import socket
+import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -17,6 +19,15 @@ SOCKETS = Path("/run/tierfs")
 
 START_LIMIT = 45  # seconds; an origin that does not answer may use up origin.deadline first
 STOP_LIMIT = 30
+
+
+@functools.cache
+def fault_points():
+    """Names of the fault points of the program under test, as it lists them; none in one that was built without
+    TIERFS_TEST_POINTS, which has no sync points either."""
+    with tempfile.NamedTemporaryFile("r", prefix="points-") as listed:
+        processes.check([BINARY, "--version"], env={**os.environ, "TIERFS_TEST_FAULT_LIST": listed.name})
+        return frozenset(line.split()[1] for line in listed if line.startswith("point "))
 
 
 def mountinfo(path):
@@ -177,8 +188,9 @@ class Mount:
         assert not left, f"processes left after the mount ended:\n{processes.describe(left)}\n{self.log_tail()}"
         if self.device and not self.killed:
             path = SOCKETS / f"{self.device}.sock"
-            # The kernel reuses device numbers at once: a socket that somebody listens on belongs to another mount.
-            assert not path.exists() or answers(path), f"control socket left behind: {path}"
+            # The kernel reuses device numbers at once: a socket that somebody listens on belongs to another mount, which
+            # may be making it just now.
+            processes.wait_until(lambda: not path.exists() or answers(path), timeout=5, what=f"control socket left behind: {path}")
 
     def close(self):
         """Unmounts whatever happened; then tells what was wrong: a hang, something left, a sanitizer's report."""

@@ -76,8 +76,22 @@ def read_blocks_direct(path, blocks, size, threads):
     return found
 
 
+def forget_below(folder):
+    """Drops the kernel's cached pages of all files below the folder; what was not written out yet is."""
+    for where, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(where, name)
+            if os.path.isfile(path) and not os.path.islink(path):
+                handle = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(handle)
+                    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+                finally:
+                    os.close(handle)
+
+
 def drop_caches(kinds=1):
-    """1: the page cache of the machine, 2: dentries and inodes, 3: both."""
+    """1: the page cache of the machine, 2: dentries and inodes, 3: both. It is everybody's: for tests marked alone."""
     os.sync()
     Path("/proc/sys/vm/drop_caches").write_text(str(kinds))
 

@@ -11,7 +11,7 @@ import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from xml.sax.saxutils import escape
 
-from . import processes
+from . import processes, servers
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -283,7 +283,5 @@ class SilentPort:
 
 
 def closed_port():
-    """A loopback port that refuses connections."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """A loopback port that refuses connections, and that nobody gets meanwhile."""
+    return servers.free_ports()

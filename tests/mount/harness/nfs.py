@@ -33,7 +33,7 @@ class Ganesha:
         self.start()
 
     def start(self):
-        processes.check([SCRIPTS / "ganesha.sh", "start", self.folder, self.port, self.address], env=self.env, timeout=60)
+        processes.check([SCRIPTS / "ganesha.sh", "start", self.folder, self.port, self.address], env=self.env, timeout=100)
 
     def stop(self):
         self.resume()
@@ -43,7 +43,8 @@ class Ganesha:
         """As a crash of the server; start() makes it serve again."""
         pid = self._pid()
         os.kill(pid, signal.SIGKILL)
-        processes.wait_until(lambda: not processes.alive(pid), what="the killed server is gone")
+        # With its last thread: until then the file with its id is locked, and the next one would end at once.
+        processes.wait_until(lambda: not processes.alive(pid), timeout=60, what="the killed server is gone")
         (self.folder / "ganesha.pid").unlink()
 
     def pause(self):

@@ -1,5 +1,7 @@
 """Running commands with a limit, finding processes of a test, and showing what a hanging one waits for."""
 
+import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -67,10 +69,28 @@ def _read(path):
         return b""
 
 
+def _state(base):
+    """One letter of proc_pid_stat(5), or nothing where the process or thread is no more."""
+    return b"".join(_read(f"{base}/stat").rpartition(b")")[2].split()[:1])
+
+
+def living_thread(pid):
+    """A folder below /proc of a thread that has not ended, or None. What was killed may go on for a while with its
+    leader a zombie already: the other threads still hold its files, its locks and its sockets."""
+    base = f"/proc/{pid}"
+    if _state(base) not in (b"", b"Z", b"X"):
+        return base
+    try:
+        threads = os.listdir(f"{base}/task")
+    except OSError:
+        return None
+    return next((f"{base}/task/{thread}" for thread in threads
+                 if _state(f"{base}/task/{thread}") not in (b"", b"Z", b"X")), None)
+
+
 def alive(pid):
-    """Whether the process is there and not a zombie."""
-    state = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    return bool(state) and state[0] not in (b"Z", b"X")
+    """Whether the process is there, with at least one thread that has not ended."""
+    return living_thread(pid) is not None
 
 
 def with_marker(marker):
@@ -78,10 +98,8 @@ def with_marker(marker):
     marker = marker.encode()
     found = []
     for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
-            continue
-        if marker in _read(f"/proc/{entry}/environ") or marker in _read(f"/proc/{entry}/cmdline"):
-            if alive(int(entry)):
+        if entry.isdigit() and int(entry) != os.getpid() and (base := living_thread(entry)):
+            if marker in _read(f"{base}/environ") or marker in _read(f"{base}/cmdline"):
                 found.append(int(entry))
     return found
 
@@ -112,6 +130,20 @@ def describe(pids):
                          f"syscall {_read(base + '/syscall').decode().split(' ')[0].strip()}")
             lines += ["    " + line for line in _read(base + "/stack").decode(errors="replace").splitlines()[:12]]
     return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def fuse_for_all():
+    """/dev/fuse open to everybody, as udev makes it; a machine without udev has it for root alone. One process of tests
+    at a time, since it is put back afterwards."""
+    with open(__file__, "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        mode = os.stat("/dev/fuse").st_mode & 0o7777
+        os.chmod("/dev/fuse", 0o666)
+        try:
+            yield
+        finally:
+            os.chmod("/dev/fuse", mode)
 
 
 def memory_of(pid):

@@ -3,6 +3,7 @@
 import random
 import shutil
 import socket
+import threading
 import urllib.request
 from pathlib import Path
 
@@ -13,23 +14,47 @@ ACCESS_KEY, SECRET_KEY = "tierfskey", "tierfssecret"
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback never goes through a proxy
 
 
-def free_ports(count=1):
-    """The first of `count` neighbouring ports of 127.0.0.1 that nobody listens on, below the range that the kernel
-    hands out to others."""
-    for _ in range(200):
-        base = random.randrange(12000, 30000)
-        sockets = []
+BLOCK = 64  # ports that one process of tests has for itself
+_blocks, _unused, _port_lock = [], [], threading.Lock()
+
+
+def _take_block():
+    """Other processes of tests look for ports at the same time, and what is found free is used a moment later: a name
+    that only one process can bind (unix(7), abstract sockets: gone with it) stands for each block."""
+    for _ in range(2000):
+        base = random.randrange(12000 // BLOCK, 30000 // BLOCK) * BLOCK
+        claim = socket.socket(socket.AF_UNIX)
         try:
-            for port in range(base, base + count):
-                sockets.append(socket.socket())
-                sockets[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                sockets[-1].bind(("127.0.0.1", port))
-            return base
+            claim.bind(f"\0tierfs-test-ports-{base}")
         except OSError:
+            claim.close()
             continue
-        finally:
-            for one in sockets:
-                one.close()
+        _blocks.append(claim)
+        return list(range(base, base + BLOCK))
+    raise AssertionError("no free ports")
+
+
+def _is_free(port):
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def free_ports(count=1):
+    """The first of `count` neighbouring ports of 127.0.0.1 that nobody listens on nor gets from here, below the range
+    that the kernel hands out to others. None comes twice."""
+    global _unused  # pylint: disable=global-statement
+    with _port_lock:
+        for _ in range(200):
+            if len(_unused) < count:
+                _unused = _take_block()
+            found, _unused = _unused[:count], _unused[count:]
+            if all(map(_is_free, found)):
+                return found[0]
     raise AssertionError(f"no {count} neighbouring free ports")
 
 

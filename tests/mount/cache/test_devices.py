@@ -1,0 +1,241 @@
+"""An NVMe tier on several devices, each a file system of its own: full, failing, gone and back, in another order. Right
+bytes always, and status says what is wrong."""
+
+import pytest
+
+from harness import data, disks, processes
+from test_nvme import dataset, settled
+
+
+
+@pytest.fixture
+def two(folder):
+    """Two disks, of which each has the folder cache."""
+    with disks.Xfs(folder / "one") as one, disks.Xfs(folder / "two") as two:
+        for disk in (one, two):
+            (disk.path / "cache").mkdir(mode=0o700)
+        yield one, two
+
+
+def on(*disks_of_tier, **more):
+    paths = ":".join(str(disk.path / "cache") for disk in disks_of_tier)
+    return {"nvme.path": paths, "nvme.limit": "300M", "ram.limit": "0", **more}
+
+
+def devices(m):
+    return m.tier("nvme")["devices"]
+
+
+def fetched(m):
+    return m.status()["origin"]["bytes_read"]
+
+
+def expect_no_fetch(m, files):
+    """All is read from the tier. On a busy machine some reads go around a device that hesitates: then once more."""
+    for _ in range(5):
+        before, bypassed = fetched(m), m.tier("nvme")["bypassed"]
+        data.expect_files(m.path, files)
+        if fetched(m) == before:
+            return
+        assert m.tier("nvme")["bypassed"] > bypassed, f"{fetched(m) - before} bytes were fetched again"
+        settled(m)
+    pytest.fail("the devices hesitate all the time")
+
+
+def fill(m, files):
+    data.expect_files(m.path, files)
+    settled(m)
+    used = [device["used_bytes"] for device in devices(m)]
+    assert min(used) > sum(used) / 5, f"not spread: {used}"
+
+
+def test_spread_and_found_in_another_order(origin, mount, two):
+    files = dataset(origin)
+    m = mount(origin, on(*two))
+    fill(m, files)
+    assert [device["path"] for device in devices(m)] == [str(disk.path / "cache") for disk in two]
+    assert sum(device["limit_bytes"] for device in devices(m)) == 300 << 20
+    m.umount()
+    m = mount(origin, on(two[1], two[0]))
+    expect_no_fetch(m, files)
+    assert m.status()["reads"]["errors"] == 0
+    m.umount()
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_missing_at_start(origin, mount, two, missing):
+    """Also the one with the index. Then both again, and both in order."""
+    files = dataset(origin)
+    m = mount(origin, on(*two))
+    fill(m, files)
+    m.umount()
+    gone = two[missing].path / "cache"
+    gone.chmod(0)
+    aside = two[missing].path / "aside"
+    gone.rename(aside)
+    gone.write_bytes(b"")  # no folder can be made here
+    m = mount(origin, on(*two))
+    data.expect_files(m.path, files)
+    assert 0 < fetched(m) < sum(map(len, files.values()))
+    states = [device["state"] for device in devices(m)]
+    assert states[missing] == "down" and states[1 - missing] == "normal", states
+    assert devices(m)[missing]["reason"] and m.tier("nvme")["state"] == "unstable"
+    settled(m)
+    m.umount()
+    gone.unlink()
+    aside.rename(gone)
+    gone.chmod(0o700)
+    for _ in range(2):
+        m = mount(origin, on(*two))
+        expect_no_fetch(m, files)
+        assert m.status()["reads"]["errors"] == 0 and m.tier("nvme")["state"] == "normal"
+        m.umount()
+
+
+def test_one_is_full(origin, mount, two):
+    files = dataset(origin)
+    with open(two[0].path / "ballast", "wb") as ballast:
+        try:
+            while True:
+                ballast.write(bytes(1 << 20))
+        except OSError:
+            pass
+    m = mount(origin, on(*two))
+    for _ in range(2):
+        data.expect_files(m.path, files)
+        settled(m)
+    assert devices(m)[1]["state"] == "normal" and devices(m)[1]["used_bytes"] > 0
+    assert m.status()["reads"]["errors"] == 0
+
+
+def state(m, number):
+    return devices(m)[number]["state"]
+
+
+def test_one_disappears_and_comes_back(origin, mount, two):
+    """The one without the index: the other goes on, and takes what comes. The file system that was shut down can be
+    unmounted, since nothing of it is open any more; mounted again it serves what it held."""
+    files = dataset(origin)
+    m = mount(origin, on(*two))
+    fill(m, files)
+    two[1].shut_down()
+    for _ in range(3):
+        data.expect_files(m.path, files)
+    processes.wait_until(lambda: state(m, 1) == "down", timeout=30, what="the device is down")
+    assert state(m, 0) == "normal" and m.tier("nvme")["state"] == "unstable" and devices(m)[1]["reason"]
+    data.expect_files(m.path, files)
+    settled(m)
+    expect_no_fetch(m, files)  # what was lost is on the other device now
+    two[1].recover()
+    processes.wait_until(lambda: m.tier("nvme")["state"] == "normal", timeout=60, what="the device is back")
+    data.expect_files(m.path, files)
+    assert m.status()["reads"]["errors"] == 0
+    said = m.log.read_text()
+    assert said.count(" is down: ") == 1 and said.count("was probed, and is open again") == 1
+    m.umount()
+
+
+@pytest.mark.parametrize("daemons", [1, 2])
+def test_the_only_one_disappears_and_comes_back(origin, mount, two, daemons):
+    """With two: also the lock that the supervisor holds for the next daemon is given up."""
+    files = dataset(origin)
+    index = two[1].path / "index"
+    index.mkdir()
+    m = mount(origin, on(two[0], **{"index.path": str(index)}))
+    data.expect_files(m.path, files)
+    settled(m)
+    if daemons == 2:
+        m.take_over()
+    two[0].shut_down()
+    data.expect_files(m.path, files)
+    processes.wait_until(lambda: m.tier("nvme")["state"] == "down", timeout=30, what="the tier is down")
+    assert m.tier("nvme")["devices"][0]["reason"]
+    data.expect_files(m.path, files)
+    two[0].recover()
+    processes.wait_until(lambda: m.tier("nvme")["state"] == "normal", timeout=60, what="the tier is back")
+    # It keeps what was synced or written by direct I/O; what it lost is fetched again, and kept.
+    for _ in range(2):
+        data.expect_files(m.path, files)
+        settled(m)
+    before = fetched(m)
+    data.expect_files(m.path, files)
+    assert fetched(m) - before < sum(map(len, files.values())) / 10
+    assert m.status()["reads"]["errors"] == 0
+    m.umount()
+
+
+def test_a_new_device_is_known_after_a_power_cut(origin, mount, two):
+    """Its id is on it for good before anything is kept there by that name."""
+    index = two[1].path / "index"
+    index.mkdir()
+    m = mount(origin, on(two[0], **{"index.path": str(index)}))
+    two[0].shut_down()
+    m.kill_hard()
+    two[0].recover()
+    assert [path.name for path in (two[0].path / "cache").rglob("device")] == ["device"]
+
+
+def test_missing_at_start_comes_later(origin, mount, two):
+    files = dataset(origin)
+    gone = two[1].path / "cache"
+    gone.rmdir()
+    gone.write_bytes(b"")
+    m = mount(origin, on(*two))
+    assert devices(m)[0]["limit_bytes"] == 300 << 20 and state(m, 1) == "down"
+    data.expect_files(m.path, files)
+    gone.unlink()
+    processes.wait_until(lambda: m.tier("nvme")["state"] == "normal", timeout=60, what="the device is taken up")
+    limits = [device["limit_bytes"] for device in devices(m)]
+    assert sum(limits) == 300 << 20 and min(limits) > 100 << 20, limits
+    more = {name: data.write(origin / name, data.content(name, 60_000)) for name in map("more/{}".format, range(60))}
+    data.expect_files(m.path, more)
+    settled(m)
+    assert devices(m)[1]["used_bytes"] > 0
+    data.expect_files(m.path, files)
+    m.umount()
+
+
+@pytest.mark.test_points
+def test_reads_that_fail(origin, mount, two):
+    """Each read of a device fails, and each probe: it goes down and stays so, and all bytes come from the origin."""
+    files = dataset(origin)
+    m = mount(origin, on(*two))
+    fill(m, files)
+    m.umount()
+    m = mount(origin, on(*two), env={"TIERFS_TEST_FAULTS": "nvme.extent.read:1+:error=EIO;nvme.data.read:1+:error=EIO;"
+                                                           "nvme.probe:1+:error=EIO"})
+    data.expect_files(m.path, files)
+    processes.wait_until(lambda: m.tier("nvme")["state"] == "down", timeout=60, what="the tier is down")
+    assert all("Input/output error" in device["reason"] for device in devices(m))
+    data.expect_files(m.path, files)
+    assert m.status()["reads"]["errors"] == 0
+    m.umount()
+
+
+@pytest.mark.test_points
+def test_reads_that_fail_now_and_then(origin, mount, two):
+    files = dataset(origin)
+    m = mount(origin, on(*two), env={"TIERFS_TEST_FAULTS": "nvme.extent.read:20%3:error=EIO;nvme.data.read:20%4:error=EIO"})
+    for _ in range(4):
+        data.expect_files(m.path, files)
+    assert m.status()["reads"]["errors"] == 0
+    m.umount()
+
+
+@pytest.mark.test_points
+def test_a_slow_device_is_left_alone(origin, mount, two):
+    """Reads become a hundred times slower: readers turn to the origin, and status says why."""
+    files = dataset(origin)
+    m = mount(origin, on(two[0], **{"class": "hot"}))
+    data.expect_files(m.path, files)
+    settled(m)
+    m.umount()
+    m = mount(origin, on(two[0]), env={"TIERFS_TEST_FAULTS": "nvme.extent.read:700+:delay=120"})
+
+    def slow():
+        for name in list(files)[:60]:
+            data.expect_same(data.read_cold(m.path / name), files[name], name)
+        return "usually" in devices(m)[0]["reason"] or "is unstable: reads take" in m.log.read_text()
+    processes.wait_until(slow, timeout=80, what="the device is found slow")
+    data.expect_files(m.path, files)
+    m.umount()

@@ -1,0 +1,70 @@
+"""memory.limit is kept, whatever is read. Measured on the release build: a sanitizer has memory of its own."""
+
+import threading
+
+import pytest
+
+from harness import data, processes
+
+pytestmark = [pytest.mark.release_only, pytest.mark.alone]
+
+LIMIT = 192 << 20
+
+
+class Watch:
+    """The highest memory of a process while the block runs."""
+
+    def __init__(self, pid):
+        self.pid, self.peak, self.over = pid, 0, threading.Event()
+
+    def __enter__(self):
+        self.thread = threading.Thread(target=self.look)
+        self.thread.start()
+        return self
+
+    def look(self):
+        while not self.over.wait(0.02):
+            self.peak = max(self.peak, processes.memory_of(self.pid))
+
+    def __exit__(self, kind, error, trace):
+        self.over.set()
+        self.thread.join()
+
+
+def big_dataset(origin):
+    data.make_files(origin / "small", 3000, 60_000)
+    piece = data.content("piece", 1 << 20)
+    for number in range(6):
+        with open(origin / f"large{number}", "wb") as out:
+            for block in range(64):
+                out.write(block.to_bytes(4, "little") + piece[4:])
+
+
+@pytest.mark.parametrize("with_cache", [False, True])
+def test_limit_is_kept(origin, mount, cache, with_cache):
+    big_dataset(origin)
+    m = mount(origin, {**(cache if with_cache else {}), "memory.limit": str(LIMIT), "metadata.ttl": "1h"})
+    with Watch(m.status()["pid"]) as watch:
+        for _ in range(2):
+            processes.check(["bash", "-c", f"cd '{m.path}' && for f in large*; do cat $f >/dev/null & done; "
+                             "find small -type f | xargs -P 4 -n 200 cat >/dev/null; wait"],
+                            timeout=80, suspects=m.processes)
+            data.drop_caches(1)
+    status = m.status()
+    assert status["memory"]["limit_bytes"] == LIMIT
+    assert status["reads"]["errors"] == 0
+    assert 0 < watch.peak <= LIMIT * 1.05, f"{watch.peak >> 20} MiB of {LIMIT >> 20}"
+
+
+def test_many_open_files(origin, mount):
+    data.make_files(origin, 2000, 100)
+    m = mount(origin, {"memory.limit": "128M"})
+    handles = []
+    try:
+        for path in sorted(m.path.rglob("*.bin")):
+            handles.append(open(path, "rb"))  # pylint: disable=consider-using-with
+        assert len(handles) == 2000 and all(handle.read() for handle in handles)
+        assert processes.memory_of(m.status()["pid"]) <= (128 << 20) * 1.05
+    finally:
+        for handle in handles:
+            handle.close()
