@@ -1,4 +1,4 @@
-// What a SOURCE that is a directory names. For open_origin and for the checks before a mount, which must
+// The directory that a SOURCE names. For open_origin and for the checks before a mount, which must
 // mean the same directory.
 #pragma once
 

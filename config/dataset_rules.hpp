@@ -1,4 +1,4 @@
-// Which dataset a file belongs to, by rules: the settings' list `datasets`, first match wins. The store
+// The dataset of a file, by rules: the settings' list `datasets`, first match wins. The store
 // (tiering/store/store_policy.cpp) keeps a policy for each.
 #pragma once
 

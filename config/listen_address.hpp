@@ -1,4 +1,4 @@
-// Where a server of this machine listens: a loopback port, or a UNIX socket.
+// The address of a server of this machine: a loopback port, or a UNIX socket.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How memory.limit is divided. One place decides, so that the sum holds.
+// The division of memory.limit. One place decides, so that the sum holds.
 #pragma once
 
 #include <cstdint>

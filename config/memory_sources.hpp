@@ -1,4 +1,4 @@
-// Where the kernel says how much memory there is. For config/ and its tests.
+// The places where the kernel says how much memory there is. Internal to config.
 #pragma once
 
 #include <cstdint>

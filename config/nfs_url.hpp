@@ -1,4 +1,4 @@
-// What a SOURCE nfs://… names. Here and not in backends/, since the URL's options are settings of the mount.
+// The parts of a SOURCE nfs://… Here and not in backends/, since its options are settings of the mount.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The one table of settings, and what reads a value by it. Internal to config/: the files settings*.cpp
-// include it, nobody else.
+// The one table of settings, and what reads a value by it. Included by the files settings*.cpp and
+// dataset_rules.cpp. Internal to config.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What POSIX access control lists leave of the mode that stat(2) shows: acl(5).
+// Modes under POSIX access control lists: what these leave of the mode that stat(2) shows, acl(5).
 #pragma once
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// Which request may start now: a window that adapts to what the server bears, and queues by priority.
+// Admission of requests: a window that adapts to what the server bears, and queues by priority.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// How long requests took lately, and from when on one counts as slow.
+// Latencies of late requests, and the limit from which on one counts as slow.
 #pragma once
 
 #include <array>

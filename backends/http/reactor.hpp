@@ -1,4 +1,4 @@
-// One thread that drives many transfers and timers through a curl_multi handle. Internal to http/.
+// One thread that drives many transfers and timers through a curl_multi handle. Internal to backends/http.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// backends/http/: HTTP/1.1 requests over libcurl, for the implementations in backends/ only.
+// HTTP/1.1 requests over libcurl: what backends/http takes. Internal to backends.
 #pragma once
 
 #include <chrono>

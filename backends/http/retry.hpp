@@ -1,4 +1,4 @@
-// When an attempt is repeated, and how soon.
+// Rules of repeated attempts: whether one more is due, and how soon.
 #pragma once
 
 #include <optional>

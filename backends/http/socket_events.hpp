@@ -1,4 +1,4 @@
-// Which sockets of a curl_multi handle are ready, asked of epoll(7). Internal to http/.
+// Ready sockets of a curl_multi handle, asked of epoll(7). Internal to backends/http.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// One attempt on its way: the request, its completion and libcurl's handle. Internal to http/.
+// One attempt on its way: the request, its completion and libcurl's handle. Internal to backends/http.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Where an NFS server is, and sockets to it.
+// Addresses of an NFS server, and sockets to it.
 #pragma once
 
 #include <netinet/in.h>

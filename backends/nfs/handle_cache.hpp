@@ -1,4 +1,4 @@
-// What the server calls the files that were seen.
+// Handles by which the server knows the files that were seen.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// How the root of an export is found: the portmapper, the mount service, FSINFO.
+// The way to the root of an export: the portmapper, the mount service, FSINFO.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// What was written to the files of an NFS server and is not durable there yet.
+// Bytes that were written to the files of an NFS server and are not durable there yet.
 #pragma once
 
 #include <condition_variable>

@@ -1,6 +1,6 @@
-// tiering/: what makes it fast. Store (store.hpp) is the façade that fs/ calls: "read this range of this
-// object". Below it: fetch/ (single-flight), ram/, nvme/ with extent/, index/, policy/, prefetch/. Only fs/
-// may include it.
+// Objects: one version of one file each, as fs/ hands it to the store of tiering/ and the store to an origin;
+// their content ids and their blocks. The same id means the same bytes in every tier (RAM, NVMe, extents of a
+// pack).
 #pragma once
 
 #include <atomic>

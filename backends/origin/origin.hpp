@@ -1,5 +1,5 @@
 // backends/: where bytes come from. Origin is the interface; dir/, nfs/ and s3/ implement it; open_origin
-// picks by URL. tiering/ and fs/ call it. http/ and disk/ are parts that the implementations share.
+// picks by URL. tiering/ and fs/ call it. http/ is shared by implementations; disk/ and extent/ serve caches.
 #pragma once
 
 #include <chrono>

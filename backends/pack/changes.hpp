@@ -1,4 +1,4 @@
-// What of a source is not as its pack says.
+// Changes of a source since its pack was made: the paths that are not as the pack says.
 #pragma once
 
 #include <cstdint>

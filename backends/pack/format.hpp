@@ -1,4 +1,4 @@
-// tiering/pack/: a dataset published for many nodes: its small files in extents, its names in one file. Made
+// backends/pack/: a dataset published for many nodes: its small files in extents, its names in one file. Made
 // by `tierfs pack`, read by mounts with `pack`. tierfs-pack(5) describes the files for other readers; this
 // header is the same for programmers. fs/ may include it; it stands on backends/extent and backends/.
 //

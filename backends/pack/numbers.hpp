@@ -1,4 +1,4 @@
-// The numbers of a pack's index (backends/pack/format.hpp) as bytes. Used by tiering/pack alone.
+// The numbers of a pack's index (format.hpp) as bytes. Internal to backends/pack and fs/pack.
 #pragma once
 
 #include <cstdint>

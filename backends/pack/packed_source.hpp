@@ -1,4 +1,4 @@
-// What a store knows of an origin that keeps small objects in extents (tiering/pack).
+// The view that a store has of an origin that keeps small objects in extents (backends/pack).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How the files of a pack are compressed.
+// The codec of a pack: how its files are compressed, as the command line names it.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Reads that are waited for. Used by tiering/pack and the commands that stand on it.
+// Reads that are waited for. Internal to backends/pack and fs/pack.
 #pragma once
 
 #include <condition_variable>

@@ -1,4 +1,4 @@
-// What is known of a source that may have changed since it was packed.
+// Knowledge of a source that may have changed since it was packed.
 #pragma once
 
 #include <cstdint>

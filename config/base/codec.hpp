@@ -1,4 +1,4 @@
-// How bytes are compressed: the codecs' names and numbers. backends/extent/codec.hpp does the work.
+// Names and numbers of the codecs that bytes are compressed with. backends/extent/codec.hpp does the work.
 #pragma once
 
 #include <array>

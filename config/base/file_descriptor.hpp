@@ -1,4 +1,4 @@
-// backends/disk/: files of the local machine, for caches and indexes. Everybody above may use it.
+// A file descriptor that closes itself.
 #pragma once
 
 #include <unistd.h>

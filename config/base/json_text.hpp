@@ -1,5 +1,5 @@
-// What the manifest and the journal have in common: lines of JSON whose texts may be any bytes, read without
-// trust. Internal to tiering/stage/.
+// Lines of JSON whose texts may be any bytes, read without trust: JSON is UTF-8, and names of files need not
+// be. Manifests, journals and reports are made of them.
 #pragma once
 
 #include <cstdint>

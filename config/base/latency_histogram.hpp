@@ -1,4 +1,4 @@
-// How long things took, by powers of two.
+// A histogram of latencies, by powers of two.
 #pragma once
 
 #include <algorithm>

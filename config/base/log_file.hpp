@@ -1,4 +1,4 @@
-// The file that a log goes to. For config/base/log.cpp and its tests.
+// The file that a log goes to. Internal to config/base.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// How a line of the log looks to programs that read it. For config/base/log.cpp and its tests.
+// The form of a line of the log for programs that read it (JSON).
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// What the log does to lines before they are written. For config/base/log.cpp and its tests.
+// Lines of the log before they are written: without control characters, and only so many a second.
 #pragma once
 
 #include <chrono>

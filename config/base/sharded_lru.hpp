@@ -1,4 +1,4 @@
-// A cache with a byte limit, divided into shards by key. fs/metadata only.
+// A cache with a byte limit, divided into shards by key.
 #pragma once
 
 #include <array>

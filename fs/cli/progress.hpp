@@ -1,4 +1,4 @@
-// Tells on standard error how far a command is. Only fs/commands includes it.
+// Tells on standard error how far a command is. Internal to fs/commands.
 #pragma once
 
 #include <unistd.h>

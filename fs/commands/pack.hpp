@@ -1,4 +1,4 @@
-// `tierfs verify` of a pack. Called by the command alone.
+// `tierfs verify` of a pack. Internal to fs/commands.
 #pragma once
 
 #include <string>

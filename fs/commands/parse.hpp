@@ -1,4 +1,4 @@
-// The one place that meets CLI11's exceptions. Only fs/commands includes it.
+// The one place that meets CLI11's exceptions. Internal to fs/commands.
 #pragma once
 
 #include <CLI/CLI.hpp>

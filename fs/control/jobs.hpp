@@ -1,4 +1,4 @@
-// What the control socket starts in the background, and how it is asked about it.
+// Jobs that the control socket starts in the background, and the questions about them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What is mounted where, from /proc/self/mountinfo: never from the mount itself, which may not answer.
+// Mounts of this machine from /proc/self/mountinfo: never from the mount itself, which may not answer.
 #pragma once
 
 #include <sys/types.h>

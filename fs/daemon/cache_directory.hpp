@@ -1,4 +1,4 @@
-// Where a mount keeps what it caches: the folder of its source on the cache device, or a scratch directory.
+// The cache folder of a mount: the folder of its source on the cache device, or a scratch directory.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What is checked before anything is mounted.
+// Checks before anything is mounted.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// How often and how soon a daemon that died is replaced.
+// Restarts of a daemon that died: how often, and how soon.
 #pragma once
 
 #include <chrono>

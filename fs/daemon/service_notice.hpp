@@ -1,4 +1,4 @@
-// What a service manager is told of a mount that it keeps.
+// Notices to a service manager that keeps a mount.
 #pragma once
 
 #include <string_view>

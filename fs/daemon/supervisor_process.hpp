@@ -1,5 +1,5 @@
 // The supervisor process from within: supervisor.cpp has its life, supervisor_reload.cpp the change of
-// programs. Internal to these two.
+// programs. Internal to fs/daemon.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// What a program is told that is to take a mount over: the request, and what holds for the life of the mount.
+// The request to a program that is to take a mount over, and what holds for the life of the mount.
 #pragma once
 
 #include <filesystem>

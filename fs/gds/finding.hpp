@@ -1,4 +1,4 @@
-// What `tierfs-stage check` found: one sentence of fact each, with the reason why it matters and what to do.
+// Findings of `tierfs-stage check`: one sentence of fact each, why it matters and what to do.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the kernel and udev tell of this machine: files of /sys, /proc and /run/udev, below a root that tests
+// Files in which the kernel and udev tell of this machine: /sys, /proc and /run/udev, below a root that tests
 // choose.
 #pragma once
 

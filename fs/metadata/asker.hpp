@@ -1,5 +1,5 @@
 // Answers what a name leads to: from what is known while that is fresh, else by asking the origin.
-// fs/metadata only.
+// Internal to fs/metadata.
 #pragma once
 
 #include <atomic>

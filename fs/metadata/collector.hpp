@@ -1,4 +1,4 @@
-// Removes the nodes of former sessions that no name leads to any more. fs/metadata only.
+// Removes the nodes of former sessions that no name leads to any more. Internal to fs/metadata.
 #pragma once
 
 #include <functional>

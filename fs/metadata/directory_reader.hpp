@@ -1,4 +1,4 @@
-// Reads directories out of the index, listing them first where that is due. fs/metadata only.
+// Reads directories out of the index, listing them first where that is due. Internal to fs/metadata.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What is known of the sizes of files. fs/metadata fills it, fs/readonly judges by it.
+// Known sizes of files. fs/metadata fills it, fs/readonly judges by it.
 #pragma once
 
 #include <atomic>

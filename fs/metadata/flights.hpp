@@ -1,4 +1,4 @@
-// Single-flight: who asks the same thing while it is being asked waits for the same answer. fs/metadata only.
+// Single-flight: who asks the same thing while it is asked waits for its answer. Internal to fs/metadata.
 #pragma once
 
 #include <functional>

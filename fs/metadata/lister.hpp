@@ -1,4 +1,4 @@
-// Lists whole directories at the origin into the index. fs/metadata only.
+// Lists whole directories at the origin into the index. Internal to fs/metadata.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // Decides what a fresh answer of the origin makes of a name: the same node, changed attributes, a new node,
-// none. fs/metadata only.
+// none. Internal to fs/metadata.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// A set of node ids that are mostly consecutive. fs/metadata only.
+// A set of node ids that are mostly consecutive. Internal to fs/metadata.
 #pragma once
 
 #include <iterator>

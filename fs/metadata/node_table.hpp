@@ -1,4 +1,4 @@
-// What is known about names and nodes: the index behind caches, and how fresh it is. fs/metadata only.
+// Knowledge of names and nodes: the index behind caches, and how fresh it is. Internal to fs/metadata.
 #pragma once
 
 #include <atomic>

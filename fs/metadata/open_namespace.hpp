@@ -1,4 +1,4 @@
-// Namespace::open with what tests turn: the clock and the number of workers. fs/metadata and its tests only.
+// Namespace::open with what tests turn: the clock and the number of workers. Internal to fs/metadata.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// The next page of a listing, made while the kernel still works on the one before. fs/metadata only.
+// The next page of a listing, made while the kernel works on the one before. Internal to fs/metadata.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Turns at changing the names of one directory. fs/metadata only.
+// Turns at changing the names of one directory. Internal to fs/metadata.
 #pragma once
 
 #include <condition_variable>

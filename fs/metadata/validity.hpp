@@ -1,5 +1,5 @@
-// How long an answer holds: metadata.ttl, or for ever where a rule says that nothing changes. fs/metadata
-// only.
+// The validity of an answer: metadata.ttl, or for ever where a rule says that nothing changes. Internal to
+// fs/metadata.
 #pragma once
 
 #include <chrono>

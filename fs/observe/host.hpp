@@ -1,4 +1,4 @@
-// What `tierfs doctor` looks at outside of the daemon.
+// The machine as `tierfs doctor` looks at it, outside of the daemon.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What an NVMe controller says about its own health: fs/observe/host.hpp asks.
+// The health that an NVMe controller reports of itself: fs/observe/host.hpp asks.
 #pragma once
 
 #include <cstddef>

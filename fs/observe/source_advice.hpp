@@ -1,4 +1,4 @@
-// What lies under a directory that is mounted through tierfs, and what to change there.
+// The file system under a directory that is mounted through tierfs, and what to change there.
 #pragma once
 
 #include <string>

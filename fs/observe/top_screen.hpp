@@ -1,4 +1,4 @@
-// What `tierfs top` shows.
+// The screen of `tierfs top`.
 #pragma once
 
 #include <cstddef>

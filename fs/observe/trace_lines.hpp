@@ -1,4 +1,4 @@
-// What `tierfs trace` prints.
+// Lines of `tierfs trace`.
 #pragma once
 
 #include <cstdint>

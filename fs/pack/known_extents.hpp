@@ -1,4 +1,4 @@
-// Where files are in the extents of a pack that is to be made, as indexes say that know some of them: that of
+// Places of files in the extents of a pack that is to be made, as indexes say that know some of them: that of
 // an earlier generation, or those of the shards of a run.
 #pragma once
 

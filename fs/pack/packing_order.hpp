@@ -1,4 +1,4 @@
-// Which files a pack begins with: a list of paths that somebody made, mostly the order in which files were
+// The order of a pack's first files: a list of paths that somebody made, mostly the order in which files were
 // read.
 #pragma once
 

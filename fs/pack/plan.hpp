@@ -1,4 +1,4 @@
-// Which file goes into which extent of a pack. Pure.
+// The plan of a pack: the extent of each file. Pure.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Which files the kernel has open, and which of them it reads by itself.
+// Files that the kernel has open, and the ones among them that it reads by itself (passthrough).
 #pragma once
 
 #include <cstdint>

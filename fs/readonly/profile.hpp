@@ -1,4 +1,4 @@
-// How opens are answered: with a message each, or without one.
+// The profile of a mount: whether opens are answered with a message each, or without one.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Who uses an open file.
+// Users of an open file.
 #pragma once
 
 #include <sys/types.h>

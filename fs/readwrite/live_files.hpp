@@ -1,4 +1,4 @@
-// What the kernel has open on a writable mount, and where the bytes of reads come from.
+// Files that the kernel has open on a writable mount, and the sources of the bytes of their reads.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// What each FUSE request does on a writable mount, by kind: live_attributes.cpp, live_names.cpp (what makes,
+// Answers to FUSE requests on a writable mount, by kind: live_attributes.cpp, live_names.cpp (what makes,
 // removes and renames), live_directories.cpp, live_data.cpp (open, read, write, sync),
 // live_lock_requests.cpp.
 #pragma once

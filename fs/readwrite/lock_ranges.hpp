@@ -1,4 +1,4 @@
-// Which ranges of a file one owner has locked.
+// Ranges of a file that one owner has locked.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// What a daemon must know of a connection with the kernel that another one served before it.
+// The record of a connection with the kernel, for a daemon that serves one which another served before it.
 #pragma once
 
 #include <atomic>

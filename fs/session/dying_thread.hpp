@@ -1,4 +1,4 @@
-// Whether who waits for a request still wants its answer.
+// A look at the thread that waits for a request: is it dying, so that nobody wants the answer?
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-// Which requests of the kernel are under way.
+// Requests of the kernel that are under way.
 #pragma once
 
 #define FUSE_USE_VERSION 314

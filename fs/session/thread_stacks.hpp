@@ -1,4 +1,4 @@
-// What our own threads are doing, for the log.
+// Stacks of our own threads, for the log.
 #pragma once
 
 #include <sys/types.h>

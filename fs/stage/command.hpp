@@ -1,4 +1,4 @@
-// The subcommands of tierfs-stage: command lines over tiering/stage/. Each adds its options to the parser and
+// The subcommands of tierfs-stage: command lines over fs/stage/copy/. Each adds its options to the parser and
 // leaves its exit status: 0 done, 1 failed; its --help says what else.
 #pragma once
 

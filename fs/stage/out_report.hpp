@@ -1,4 +1,4 @@
-// What `tierfs-stage out` tells while it works.
+// Reports of `tierfs-stage out` while it works.
 #pragma once
 
 #include <chrono>

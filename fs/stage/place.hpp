@@ -1,4 +1,4 @@
-// What the kernel says of a place on this machine: the system calls behind `tierfs-stage check`.
+// System calls behind `tierfs-stage check`: the kernel's answers about a place on this machine.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What every subcommand that works on datasets has in common.
+// Common options and steps of the subcommands that work on datasets.
 #pragma once
 
 #include <CLI/App.hpp>

@@ -1,4 +1,4 @@
-// What the fuzzers share. Each fuzzer is one file NAME_fuzzer.cpp whose first line names the library that it
+// Shared parts of the fuzzers. Each fuzzer is one file NAME_fuzzer.cpp whose first line names the library it
 // links
 // ("// floor: config"); README.md says how they are built and run.
 #pragma once

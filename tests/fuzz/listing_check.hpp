@@ -1,4 +1,4 @@
-// What a directory made of keys must look like: written once more, from the manual's words, and compared.
+// The directory that keys must make: written once more, from the manual's words, and compared.
 #pragma once
 
 #include <map>

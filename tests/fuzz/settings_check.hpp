@@ -1,4 +1,4 @@
-// What was accepted as settings prints, and parses back to the same.
+// A check of accepted settings: they print, and parse back to the same.
 #pragma once
 
 #include "config/settings_table.hpp"

@@ -1,4 +1,4 @@
-// How a class is held against a model: random sequences of commands, given to both, made smaller when they
+// Tests of a class against a model: random sequences of commands, given to both, made smaller when they
 // disagree.
 //
 // A model test has a struct of small numbers for a command, and a function that runs a list of them against

@@ -1,4 +1,4 @@
-// Who waits for data memory, in order.
+// The queue for data memory, in order.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // The index's records as bytes. Pure functions, no RocksDB: what is written here is all there is to know
-// about the contents of an index. Used by tiering/index only (and its tests).
+// about the contents of an index. Internal to tiering/index and fs/daemon.
 //
 // One key space; the first byte of a key is its kind. Numbers in keys are big-endian, so that keys sort as
 // numbers do.

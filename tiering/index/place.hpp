@@ -1,4 +1,4 @@
-// Where an index lies on disk: making its directory, and putting a damaged one aside. tiering/index only.
+// The directory of an index: making it, and putting a damaged one aside. Internal to tiering/index.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Index on RocksDB. tiering/index/*.cpp only (includes RocksDB).
+// Index on RocksDB, whose headers this one includes. Internal to tiering/index.
 #pragma once
 
 #include <rocksdb/db.h>

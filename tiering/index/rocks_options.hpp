@@ -1,4 +1,4 @@
-// How RocksDB is set up for the index: small, bounded, checked. tiering/index/*.cpp only (includes RocksDB).
+// Options of RocksDB for the index: small, bounded, checked. Internal to tiering/index.
 #pragma once
 
 #include <rocksdb/options.h>

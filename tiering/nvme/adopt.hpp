@@ -1,4 +1,4 @@
-// What a tier finds when it is opened. Internal to tiering/nvme.
+// Adoption of the files that a tier finds when it is opened. Internal to tiering/nvme.
 #pragma once
 
 #include <cstdint>

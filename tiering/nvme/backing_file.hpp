@@ -1,5 +1,5 @@
 // The cached copy of one large object: a sparse data file at the object's own offsets, and its sidecar.
-// Only tiering/nvme may include it.
+// Internal to tiering/nvme.
 //
 // files/<first 2 hex>/<content id, 32 hex>.data   the bytes, sparse, as long as the object
 // files/<first 2 hex>/<content id, 32 hex>.sums   the sidecar:

@@ -1,5 +1,5 @@
-// Which extents and backing files there are, how many bytes they take, which are open, which goes first.
-// Only tiering/nvme may include it.
+// The catalog of extents and backing files: their bytes, the open ones, and the one to evict next.
+// Internal to tiering/nvme.
 #pragma once
 
 #include <array>

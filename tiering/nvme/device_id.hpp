@@ -1,4 +1,4 @@
-// Which device a folder lies on, whatever its path. Internal to tiering/nvme.
+// The identity of the device that a folder lies on, whatever its path. Internal to tiering/nvme.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How nvme.limit is divided among devices. Internal to tiering/nvme and its tests. All numbers are bytes.
+// Limits of the devices: their shares of nvme.limit. Internal to tiering/nvme. All numbers are bytes.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which reads failed last, to tell a bad sector from a bad moment. Only tiering/nvme may include it.
+// Reads that failed last, to tell a bad sector from a bad moment. Internal to tiering/nvme.
 #pragma once
 
 #include <array>

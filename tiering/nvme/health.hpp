@@ -1,4 +1,4 @@
-// How well the device does: normal, unstable, down. Only tiering/nvme may include it.
+// The health of a device: normal, unstable, down. Internal to tiering/nvme.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// L records: where the NVMe tier keeps an object. Only tiering/nvme may include it.
+// L records: where the NVMe tier keeps an object. Internal to tiering/nvme.
 //
 // LAYOUT (little endian), version 2, and 3 for compressed entries. A record of an unknown version or codec,
 // or of a wrong length, is no record.

@@ -1,4 +1,4 @@
-// What the parts of the NVMe tier share. Internal to tiering/nvme and its tests.
+// State that the parts of the NVMe tier share. Internal to tiering/nvme.
 #pragma once
 
 #include <algorithm>

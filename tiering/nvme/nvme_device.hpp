@@ -1,4 +1,4 @@
-// One device of the NVMe tier. Internal to tiering/nvme and its tests.
+// One device of the NVMe tier. Internal to tiering/nvme.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// In which form a small object is stored. Internal to tiering/nvme; for the writer thread alone.
+// The form in which a small object is stored. Internal to tiering/nvme; for the writer thread alone.
 #pragma once
 
 #include <array>

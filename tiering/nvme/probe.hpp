@@ -1,4 +1,4 @@
-// Whether a device can be written and read. Internal to tiering/nvme.
+// A probe of a device: can it be written and read? Internal to tiering/nvme.
 #pragma once
 
 #include <filesystem>

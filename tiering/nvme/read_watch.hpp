@@ -1,4 +1,4 @@
-// Whether the reads of a device come back, and how fast. Internal to tiering/nvme and its tests.
+// A watch over the reads of a device: do they come back, and how fast? Internal to tiering/nvme.
 #pragma once
 
 #include <atomic>

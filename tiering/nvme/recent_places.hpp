@@ -1,4 +1,4 @@
-// Where large objects were put whose records are still to be written. Internal to tiering/nvme.
+// Places of large objects whose records are still to be written. Internal to tiering/nvme.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What was read often outlives its extent. Internal to tiering/nvme; for the writer thread alone.
+// Often-read objects that outlive their extent. Internal to tiering/nvme; for the writer thread alone.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What people pinned with `tierfs pin`. The store (tiering/store/store_pins.cpp) keeps it in the tiers.
+// Pins that people made with `tierfs pin`. The store (tiering/store/store_pins.cpp) keeps it in the tiers.
 #pragma once
 
 #include <atomic>

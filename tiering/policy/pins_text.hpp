@@ -1,4 +1,4 @@
-// How pins stand in a file: lines of text, the last of them a checksum.
+// The text of pins in a file: lines, the last of them a checksum.
 #pragma once
 
 #include <cstdint>

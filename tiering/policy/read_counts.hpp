@@ -1,4 +1,4 @@
-// How often and when objects were read here, for rules that ask for it.
+// Counts and times of reads of objects, for rules that ask for them.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Which objects are read often, and which ones were given up lately, in tables of a fixed size.
+// Tables of a fixed size of the objects that are read often, and of the ones given up lately.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Who is read again soon: for promotion.
+// Objects that are read again soon: for promotion.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Which blocks are worth the RAM tier's memory: those asked for twice within a short while.
+// Blocks that are worth the RAM tier's memory: those asked for twice within a short while.
 #pragma once
 
 #include <array>

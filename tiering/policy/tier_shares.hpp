@@ -1,4 +1,4 @@
-// How the room of one tier is divided among the datasets of a mount.
+// Shares of the datasets of a mount in the room of one tier.
 #pragma once
 
 #include <array>

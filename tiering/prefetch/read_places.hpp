@@ -1,4 +1,4 @@
-// Which files of a dataset its readers mean, from those that they have read. Decides only.
+// Files of a dataset that its readers mean, guessed from those that they have read. Decides only.
 #pragma once
 
 #include <cstddef>

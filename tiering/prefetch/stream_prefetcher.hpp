@@ -1,4 +1,4 @@
-// prefetch/: sees every read of a large object and says what will be wanted next. Decides only; Store
+// Prefetch of streams: sees every read of a large object, says what will be wanted next. Decides only; Store
 // fetches.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Which memory is near which processor.
+// Memory and the processors that it is near to.
 #pragma once
 
 #include <cstddef>

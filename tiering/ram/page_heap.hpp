@@ -1,4 +1,4 @@
-// Which pages of a piece of memory are free. Internal to tiering/ram and its tests.
+// Free pages of a piece of memory. Internal to tiering/ram.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// How Store works inside. For tiering/store*.cpp and tests only.
+// The inside of Store: TieredStore and its parts. Internal to tiering/store.
 #pragma once
 
 #include <algorithm>

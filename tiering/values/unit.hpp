@@ -1,4 +1,4 @@
-// How objects are divided in memory: blocks (64 KiB), units of blocks (the key of RAM and of fetches), and
+// Units of objects in memory: blocks (64 KiB), units of blocks (the key of RAM and of fetches), and
 // sets of blocks of one unit as bit masks.
 #pragma once
 

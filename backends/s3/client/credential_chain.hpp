@@ -1,4 +1,4 @@
-// The places where credentials are looked for. Internal to s3/: one walk, on the provider's thread.
+// The places where credentials are looked for, one after another. Internal to backends/s3/client.
 #pragma once
 
 #include "backends/s3/client/credentials.hpp"

@@ -1,4 +1,4 @@
-// Who we are for S3: the credential chain of the AWS SDKs, kept fresh.
+// Credentials for S3: the credential chain of the AWS SDKs, kept fresh.
 // https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html
 #pragma once
 

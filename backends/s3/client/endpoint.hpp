@@ -1,4 +1,4 @@
-// Where the bucket is: endpoint, region, and how its name goes into URLs.
+// The place of a bucket: endpoint, region, and how its name goes into URLs.
 #pragma once
 
 #include "backends/http/url.hpp"

@@ -1,4 +1,4 @@
-// What a reply to HEAD tells of an object.
+// An object as a reply to HEAD tells it.
 #pragma once
 
 #include "backends/http/request.hpp"

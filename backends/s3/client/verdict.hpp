@@ -1,4 +1,4 @@
-// What a reply of S3 means.
+// Judgement of a reply of S3: done, wrong for good, or worth another attempt.
 #pragma once
 
 #include "backends/http/request.hpp"

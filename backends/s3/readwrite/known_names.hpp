@@ -1,4 +1,4 @@
-// What was learnt of names lately.
+// Names of a bucket that were learnt of lately: there, not there, and their attributes.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Where the parts of an object lie whose size is not known yet.
+// Sizes and places of the parts of an object whose own size is not known yet.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Who changes what at a bucket at the moment.
+// Locks on the paths of a bucket that are being changed at the moment.
 #pragma once
 
 #include <condition_variable>

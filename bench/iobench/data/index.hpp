@@ -1,4 +1,4 @@
-// Where the samples of a dataset lie that are not files of their own: members of tar shards, records of
+// The index of samples of a dataset that are not files of their own: members of tar shards, records of
 // record files.
 //
 // Text, one line a sample behind a first line that names the format: XXH3-128 of the sample's bytes (32

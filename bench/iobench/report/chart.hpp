@@ -1,4 +1,4 @@
-// What a plot shows, and how gnuplot draws it.
+// A plot: its marks, series and scales, and its script for gnuplot.
 #pragma once
 
 #include <cstddef>

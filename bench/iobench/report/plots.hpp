@@ -1,4 +1,4 @@
-// Which plots a section gets.
+// The choice of plots for a section.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What belongs together in a report: files of one suite that were measured alike, their targets as columns.
+// Sections of a report: files of one suite that were measured alike, their targets as columns.
 #pragma once
 
 #include <cstddef>

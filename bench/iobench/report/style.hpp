@@ -1,4 +1,4 @@
-// How a report looks.
+// The style sheet of a report.
 #pragma once
 
 namespace tierfs::iobench {

@@ -1,4 +1,4 @@
-// What the processes that serve a mount cost.
+// The cost of the processes that serve a mount.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-// Where worker processes wait until all of them are ready to begin.
+// A gate at which worker processes wait until all of them are ready to begin.
 #pragma once
 
 #include <semaphore.h>

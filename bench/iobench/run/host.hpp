@@ -1,4 +1,4 @@
-// What a figure depends on besides the thing measured.
+// Facts of the host that a figure depends on besides the thing measured.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the whole machine does: counters of /proc, read before and after each run to see whether somebody else
+// Load of the whole machine: counters of /proc, read before and after each run to see whether somebody else
 // was at work. The parsers take text and give none for what is not what the kernel writes.
 #pragma once
 

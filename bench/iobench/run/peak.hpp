@@ -1,4 +1,4 @@
-// How much a device gives at most.
+// Peak throughput of a device.
 #pragma once
 
 #include <chrono>

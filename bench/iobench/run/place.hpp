@@ -1,4 +1,4 @@
-// What lies below a path: the mount and the block device.
+// The mount and the block device below a path.
 #pragma once
 
 #include <optional>

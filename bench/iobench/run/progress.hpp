@@ -1,4 +1,4 @@
-// How far long work has come: a bar on a terminal, a line every 10 s elsewhere; on standard error.
+// Progress of long work: a bar on a terminal, a line every 10 s elsewhere; on standard error.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// How far a measurement has come: one line on a terminal, nothing elsewhere; on standard error.
+// Progress of a measurement: one line on a terminal, nothing elsewhere; on standard error.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// What one rank of the suite checkpoint does: writes its part of a checkpoint and reads it back.
+// One rank of the suite checkpoint: it writes its part of a checkpoint and reads it back.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What keeps a figure from being that of the page cache: a dataset larger than the memory, or dropped caches.
+// The rule against figures of the page cache: a dataset larger than the memory, or dropped caches.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What smallfiles, epoch and depth read: samples, each a file of its own or a part of a larger file.
+// Samples that smallfiles, epoch and depth read, each a file of its own or a part of a larger file.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which blocks of which files a reader of the suite seqrand reads, and in which order.
+// Blocks of files that a reader of the suite seqrand reads, and their order.
 #pragma once
 
 #include <cstdint>

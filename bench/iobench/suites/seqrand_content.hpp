@@ -1,4 +1,4 @@
-// What the bytes of a file have to be, block by block: how the suite seqrand checks reads in any order.
+// Expected bytes of a file, block by block: how the suite seqrand checks reads in any order.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How the suite seqrand reads: pread, mmap and io_uring.
+// Readers of the suite seqrand: pread, mmap and io_uring.
 #pragma once
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// What iobench measures. A suite has one or more cases (a block size, an order, a depth); who calls it
+// The suites of iobench. A suite has one or more cases (a block size, an order, a depth); who calls it
 // repeats them, takes medians and compares: see run/runner.hpp.
 #pragma once
 

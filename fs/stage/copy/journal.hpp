@@ -1,4 +1,4 @@
-// What an interrupted run has done already, so that the next one does not do it again.
+// The journal of an interrupted run, so that the next one does nothing again.
 #pragma once
 
 #include <cstdint>

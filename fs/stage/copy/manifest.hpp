@@ -1,4 +1,4 @@
-// tiering/stage/: what tierfs-stage does. Writes copies of datasets in the shape that direct readers want,
+// fs/stage/copy/: what tierfs-stage does. Writes copies of datasets in the shape that direct readers want,
 // and keeps the books about them. fs/stage/ (the command line) calls it, nobody else.
 //
 // manifest.hpp: the book of what is where. A text file of JSON lines: first a header with the format's name

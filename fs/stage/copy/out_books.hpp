@@ -1,4 +1,4 @@
-// The manifest at a destination. Internal to `tierfs-stage out`.
+// The manifest at a destination of `tierfs-stage out`. Internal to fs/stage/copy.
 #pragma once
 
 #include "backends/origin/writable_origin.hpp"

@@ -1,4 +1,4 @@
-// What `tierfs-stage out` remembers between runs.
+// The journal of `tierfs-stage out`: its memory between runs.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// Which device a file goes to.
+// Placement: the device that a file goes to.
 #pragma once
 
 #include <cstddef>

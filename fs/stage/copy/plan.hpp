@@ -1,4 +1,4 @@
-// What a stage has to do: the source's files against what is staged already.
+// The plan of a stage: the source's files against what is staged already.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a run tells: events as JSON lines, lines for people, progress, totals.
+// Reports of a run: events as JSON lines, lines for people, progress, totals.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// What is done with datasets that are staged: status, verify, pin, evict, gc.
+// Upkeep of datasets that are staged: status, verify, pin, evict, gc.
 #pragma once
 
 #include <string>
