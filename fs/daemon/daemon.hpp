@@ -36,7 +36,7 @@ namespace tierfs {
 
 /// When a daemon begins that takes a mount over from one which still serves: it says that it is ready, and
 /// waits for Message::Kind::go.
-enum class Waits {
+enum class WaitForTurn {
     no,
     always,            ///< somebody has to serve: a source that does not answer does not matter
     when_all_is_well,  ///< else it says why not, and ends
@@ -49,7 +49,7 @@ struct DaemonStart {
     long supervisor_pid;
     ConnectionRecord& record;
     Channel channel;  ///< to the supervisor
-    Waits waits = Waits::no;
+    WaitForTurn waits = WaitForTurn::no;
     std::map<std::string, FileDescriptor> locks = {};  ///< by folder, of the daemon before
 };
 

@@ -156,7 +156,7 @@ int end_retired(Daemon& daemon, const std::string& mountpoint) {
 
 /// Until the daemon before this one has ended. False: this one is not wanted, or says why it cannot.
 bool wait_for_turn(Daemon& daemon, DaemonStart& start, Channel& channel) {
-    if (auto opened = daemon.open_source(start.waits == Waits::when_all_is_well); !opened) {
+    if (auto opened = daemon.open_source(start.waits == WaitForTurn::when_all_is_well); !opened) {
         report_failure(channel, opened.error().message);
         return false;
     }
@@ -234,7 +234,7 @@ int run_daemon(DaemonStart start) {
             channel.send(Message::Kind::lock, folder, descriptor);
         });
         Daemon daemon(start, channel, locks);
-        if (start.waits != Waits::no && !wait_for_turn(daemon, start, channel)) return 1;
+        if (start.waits != WaitForTurn::no && !wait_for_turn(daemon, start, channel)) return 1;
         locks.hold(std::move(start.locks));
         return serve_mount(start.settings, daemon, channel, locks, signals.get());
     } catch (const std::exception& error) {

@@ -48,7 +48,7 @@ int run_standby(int descriptor, std::map<std::string, std::string> environment) 
         return refuse(channel, Error{EIO, problem});
 
     DaemonStart start{*settings, request->scratch, request->supervisor_pid, **record, std::move(channel)};
-    start.waits = asked->text == kReload ? Waits::when_all_is_well : Waits::always;
+    start.waits = asked->text == kReload ? WaitForTurn::when_all_is_well : WaitForTurn::always;
     return run_daemon(std::move(start));
 }
 

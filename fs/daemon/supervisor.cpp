@@ -98,7 +98,7 @@ Result<void> Supervisor::fork_daemon() {
         reload_.reset();
         // exit, not return: what this stack holds is the supervisor's to clean up.
         std::exit(run_daemon({settings_, scratch_.path(), supervisor, *record_, std::move(ends->second),
-                              Waits::no, std::move(locks)}));
+                              WaitForTurn::no, std::move(locks)}));
     }
     daemon_started({daemon_, std::move(ends->first)});
     return {};

@@ -70,9 +70,9 @@ struct FilePin {
 
 /// A bounded set of open files, least recently used first out; those in use stay. Not thread-safe.
 template <typename Key, typename File, typename Hash = std::hash<Key>>
-class OpenFiles {
+class OpenFileSet {
   public:
-    explicit OpenFiles(std::size_t limit) : limit_(limit) {}
+    explicit OpenFileSet(std::size_t limit) : limit_(limit) {}
 
     std::shared_ptr<File> find(const Key& key) {
         const auto found = files_.find(key);
@@ -268,8 +268,8 @@ class Catalog {
     mutable Mutex mutex_;
     std::unordered_map<std::uint64_t, ExtentInfo> extents_ TIERFS_GUARDED_BY(mutex_);
     std::unordered_map<ContentId, FileInfo> files_ TIERFS_GUARDED_BY(mutex_);
-    OpenFiles<std::uint64_t, ExtentHandle> open_extents_ TIERFS_GUARDED_BY(mutex_);
-    OpenFiles<ContentId, FileHandle> open_files_ TIERFS_GUARDED_BY(mutex_);
+    OpenFileSet<std::uint64_t, ExtentHandle> open_extents_ TIERFS_GUARDED_BY(mutex_);
+    OpenFileSet<ContentId, FileHandle> open_files_ TIERFS_GUARDED_BY(mutex_);
     S3Fifo<Unit, UnitHash> policy_ TIERFS_GUARDED_BY(mutex_);
     std::uint64_t generation_ TIERFS_GUARDED_BY(mutex_) = 0;
     std::uint64_t renewal_ TIERFS_GUARDED_BY(mutex_) = 0;
