@@ -32,4 +32,4 @@ def first_lines(tree):
         if not comment or not comment[0]:
             yield Violation(name, 1, "a header begins with a comment that says what its class is: // NOUN ...")
         elif found := PRONOUN.match(comment[0]):
-            yield Violation(name, 1, f'begins with "{found[1]}": begin with a noun, as "// Order of ..." or "// The rule that ..."')
+            yield Violation(name, 1, f'begins with "{found[1]}": begin with a noun, as "// Order of ..." or "// The rule ..."')

@@ -41,7 +41,7 @@ def internal(tree):
         comment = " ".join(leading_comment(tree.texts[header]))
         other = OTHER_WORDS.search(comment)
         if other:
-            yield Violation(header, 1, f'"{other[0]}": say "Internal to FOLDER." (or "FOLDER and FOLDER"), for this rule to see it')
+            yield Violation(header, 1, f'"{other[0]}": say "Internal to FOLDER." (or "FOLDER and FOLDER"), which this rule sees')
         folders, unknown = folders_of(tree, comment)
         for word in unknown:
             yield Violation(header, 1, f'"Internal to {word}": there is no such folder; name one from the top of the repository')

@@ -25,7 +25,8 @@ class Floors(unittest.TestCase):
         self.assertEqual(sorted(violations), lines(folders.floors(tree)))
 
     def test_below_and_beside_are_allowed(self):
-        self.check(config__a="", backends__dir__b='#include "config/a.hpp"\n', fs__c='#include "backends/dir/b.hpp"\n#include <map>\n',
+        self.check(config__a="", backends__dir__b='#include "config/a.hpp"\n',
+                   fs__c='#include "backends/dir/b.hpp"\n#include <map>\n',
                    bench__iobench__d='#include "config/a.hpp"\n', tests__unit__e='#include "fs/c.hpp"\n')
 
     def test_above_is_not(self):
@@ -58,6 +59,9 @@ class Circles(unittest.TestCase):
                     "fs/c/c.hpp": '#include "fs/a/a.hpp"\n', "fs/d/d.hpp": '#include "fs/a/a.hpp"\n'},
                    ["fs/a/a.hpp:1", "fs/b/b.hpp:1", "fs/c/c.hpp:1"])
 
+    def test_what_the_floors_forbid_is_reported_there_alone(self):
+        self.check({"config/a.hpp": '#include "fs/b.hpp"\n', "fs/b.hpp": '#include "config/a.hpp"\n'}, [])
+
     def test_an_exception_holds_until_nothing_needs_it(self):
         texts = {"fs/a/a.hpp": '#include "fs/b/b.hpp"\n', "fs/b/b.hpp": '#include "fs/a/c.hpp"\n', "fs/a/c.hpp": ""}
         back = ("fs/b/b.hpp", "fs/a/c.hpp")
@@ -79,8 +83,8 @@ class Internal(unittest.TestCase):
                    tests__unit__fs__b__b_test=1)
 
     def test_two_folders_over_two_lines(self):
-        self.check("// A part. Internal to\n// fs/a and fs/b; for one thread.\n", ["fs/c/user.cpp:1"], fs__a__user=1, fs__b__user=1,
-                   fs__c__user=1)
+        self.check("// A part. Internal to\n// fs/a and fs/b; for one thread.\n", ["fs/c/user.cpp:1"],
+                   fs__a__user=1, fs__b__user=1, fs__c__user=1)
 
     def test_of_another_folder_its_own_source_may(self):
         self.check("// A part. Internal to fs/b.\n", ["fs/a/other.cpp:1"], fs__a__inner=1, fs__b__user=1, fs__a__other=1)
@@ -92,7 +96,8 @@ class Internal(unittest.TestCase):
         for words in ("Only fs/a may include it.", "fs/a only.", "Internal to fs/a/ and its tests.", "Internal to `tierfs pack`.",
                       "Only fs/a includes it.", "Used by fs/a alone.", "For fs/a.cpp and its tests."):
             with self.subTest(words):
-                self.assertEqual(["fs/a/inner.hpp:1"], lines(headers.internal(Tree({"fs/a/inner.hpp": f"// A part. {words}\n"})))[:1])
+                tree = Tree({"fs/a/inner.hpp": f"// A part. {words}\n"})
+                self.assertEqual(["fs/a/inner.hpp:1"], lines(headers.internal(tree))[:1])
 
 
 class Heavy(unittest.TestCase):
@@ -100,7 +105,8 @@ class Heavy(unittest.TestCase):
         self.assertEqual(sorted(violations), lines(headers.heavy(Tree(texts), set(excepted))))
 
     def test_where_they_belong(self):
-        self.check({"tiering/index/a.hpp": "#include <rocksdb/db.h>\n", "tests/unit/tiering/index/a_test.cpp": "#include <rocksdb/db.h>\n",
+        self.check({"tiering/index/a.hpp": "#include <rocksdb/db.h>\n",
+                    "tests/unit/tiering/index/a_test.cpp": "#include <rocksdb/db.h>\n",
                     "config/a.cpp": "#include <yaml-cpp/yaml.h>\n", "fs/a.cpp": "#include <nlohmann/json.hpp>\n",
                     "fs/a.hpp": "#include <nlohmann/json_fwd.hpp>\n"}, [])
 
@@ -121,13 +127,15 @@ class TypesTwice(unittest.TestCase):
 
     def test_declared_twice_and_namesakes_elsewhere(self):
         self.check({"fs/a.hpp": "namespace tierfs {\nstruct A {};\nstruct B;\nstruct C { struct D {}; };\nA make();\n}\n",
-                    "fs/b.hpp": "namespace tierfs {\nstruct A;\nstruct B { struct D {}; };\n}\nnamespace tierfs::n { struct A {}; }\n",
+                    "fs/b.hpp": "namespace tierfs {\nstruct A;\nstruct B { struct D {}; };\n}\n"
+                                "namespace tierfs::n { struct A {}; }\n",
                     "fs/c.cpp": 'namespace tierfs {\nnamespace {\nstruct A {};\n}\n// struct A {\nauto t = "struct B {";\n'
                                 "A make() {\n struct C {}; return {};\n}\n}\n"}, [])
 
     def test_two_headers(self):
         self.check({"fs/a.hpp": "namespace tierfs {\nclass A final : public B {};\n}\n",
-                    "fs/b.hpp": "\nnamespace tierfs {\ntemplate <typename T, typename U = X<T>>\nclass TIERFS_CAPABILITY(\"x\") A {};\n}\n"},
+                    "fs/b.hpp": "\nnamespace tierfs {\ntemplate <typename T, typename U = X<T>>\n"
+                                "class TIERFS_CAPABILITY(\"x\") A {};\n}\n"},
                    ["fs/b.hpp:4"])
 
     def test_a_header_and_a_source(self):
@@ -179,9 +187,10 @@ class Listing(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             top = Path(folder)
             subprocess.run(["git", "-C", top, "init", "-q"], check=True)
-            for name, text in {"a.cpp": "", "gone.cpp": "", "new.hpp": "", "note.txt": "", "build/b.cpp": "", ".gitignore": "/build/\n"}.items():
+            for name in ("a.cpp", "gone.cpp", "new.hpp", "note.txt", "build/b.cpp"):
                 (top / name).parent.mkdir(exist_ok=True)
-                (top / name).write_text(text)
+                (top / name).touch()
+            (top / ".gitignore").write_text("/build/\n")
             subprocess.run(["git", "-C", top, "add", "a.cpp", "gone.cpp"], check=True)
             (top / "gone.cpp").unlink()
             self.assertEqual(["a.cpp", "new.hpp"], Tree.of(top).names)
