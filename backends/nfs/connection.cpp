@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <random>
 
+#include "config/base/delivery.hpp"
 #include "config/base/log.hpp"
 
 namespace tierfs::nfs {
@@ -154,6 +155,7 @@ bool Connection::take_inbox() {
 }
 
 void Connection::run() {
+    const Delivery delivery;
     while (take_inbox()) {
         const auto now = Clock::now();
         if (now >= next_look_) {

@@ -126,6 +126,7 @@ class PosixExport final : public PosixOrigin {
     Result<void> remove_xattr(const PosixNode& node, const std::string& name) override;
     Result<struct statvfs> statistics() override;
     [[nodiscard]] bool has_acls() const override { return false; }
+    [[nodiscard]] bool waits_for_answers() const override { return true; }
     [[nodiscard]] PosixStats stats() const override;
 
     // -- for its files and directories
@@ -198,6 +199,7 @@ int to_posix_errno(std::uint32_t status);
 
 template <typename T>
 Result<PosixExport::Asked<T>> PosixExport::ask(Call call, const char* what, T (*parse)(XdrReader&)) {
+    if (auto may = may_wait_for(what); !may) return fail(std::move(may.error()));
     const Answer<Asked<T>> answer;
     const auto deadline = call.deadline;
     call.done = [answer, what, parse](Result<Reply> reply) {

@@ -36,6 +36,7 @@ Result<void> PosixExportFile::problem() {
 }
 
 Result<std::size_t> PosixExportFile::read(std::span<std::byte> destination, std::uint64_t offset) {
+    if (auto may = may_wait_for("READ"); !may) return fail(std::move(may.error()));
     writes_->settle();
     std::size_t done = 0;
     while (done < destination.size()) {

@@ -182,9 +182,12 @@ class PosixOrigin {
     [[nodiscard]] virtual bool has_acls() const = 0;
     /// Whether locks are the origin's, so that they hold against those who use it by other ways.
     [[nodiscard]] virtual bool has_locks() const { return false; }
-    /// Whether calls are system calls: they may be many, and hang. Else each is made of requests that have
-    /// deadlines of their own, of which some need many.
+    /// Whether calls are system calls or single requests: they may be many, and hang. Else each is made of
+    /// requests that have deadlines of their own, of which some need many.
     [[nodiscard]] virtual bool answers_cheaply() const { return true; }
+    /// Whether calls, and the end of a file or a node, may wait for answers that threads of the origin bring:
+    /// then none of those threads may call (Delivery).
+    [[nodiscard]] virtual bool waits_for_answers() const { return !answers_cheaply(); }
     [[nodiscard]] virtual PosixStats stats() const = 0;
 };
 

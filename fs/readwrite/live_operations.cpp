@@ -85,7 +85,7 @@ LiveOperations::LiveOperations(PosixOrigin& origin, Store& store, const std::str
       absent_s_(seconds(std::min(settings.metadata_ttl, kLongestAbsent))),
       pack_max_object_(settings.pack_max_object),
       nodes_(origin, root, descriptors_to_keep()),
-      files_(store, nodes_, identity, origin.answers_cheaply() ? 0 : kReaders,
+      files_(store, nodes_, identity, origin.waits_for_answers() ? kReaders : 0,
              settings.writes_passthrough == "true"),
       locks_(files_, origin.has_locks()) {}
 
