@@ -29,6 +29,10 @@ struct Call {
     Clock::time_point deadline = Clock::time_point::max();
     /// As whom, when not as the connection does (ConnectionOptions::credential); see auth_sys.
     std::string credential;
+    /// Files as whose owners it may be made, in turn, where root is refused it (Squash); none: the one that
+    /// stands first in the arguments.
+    std::vector<std::string> owned_by;
+    std::vector<std::uint32_t> groups;  ///< that these owners have, too
     /// The answer is lost with its connection: may it be asked again? Else ECONNRESET.
     bool repeatable = true;
     /// Once, on the connection's thread (Delivery); must not block. ETIMEDOUT: the deadline passed; EIO: what

@@ -60,7 +60,8 @@ class NfsOrigin final : public Origin {
         : identity_(url.identity()),
           deadline_(settings.origin_deadline),
           request_(mount_request(settings, url)),
-          client_(connection_options(settings, request_.credential), settings.nfs_connections),
+          client_(connection_options(settings, request_.credential), settings.nfs_connections,
+                  settings.nfs_uid == 0),
           root_(request_, client_),
           handles_(static_cast<std::size_t>(
               std::min<std::uint64_t>(settings.memory_limit / kShareOfHandles, kMostHandleBytes))),

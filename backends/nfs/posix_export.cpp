@@ -232,7 +232,9 @@ Result<void> PosixExport::set_owner(const PosixNode& node, uid_t uid, gid_t gid)
     SetAttributes wanted;
     if (uid != static_cast<uid_t>(-1)) wanted.uid = uid;
     if (gid != static_cast<gid_t>(-1)) wanted.gid = gid;
-    return set_attributes(*handle, wanted);
+    auto set = call(kSetattr, setattr_arguments(*handle, wanted));
+    if (wanted.gid) set.groups = {*wanted.gid};  // the kernel has checked that an owner is in that group
+    return act(std::move(set), "SETATTR");
 }
 
 Result<void> PosixExport::set_times(const PosixNode& node, const struct timespec& access,
@@ -292,7 +294,9 @@ Result<PosixFilePtr> PosixExport::open(const PosixNode& node, int flags) {
 
 void PosixExport::closed(const Handle& handle) {
     const auto hidden = open_files_.close(handle);
-    if (hidden) (void)act(call(kRemove, name_arguments(hidden->directory, hidden->name)), "REMOVE");
+    if (!hidden) return;
+    (void)take_name(call(kRemove, name_arguments(hidden->directory, hidden->name)), "REMOVE",
+                    hidden->directory, hidden->name);
 }
 
 Result<PosixExport::Asked<ReaddirplusReply>> PosixExport::read_names(const Handle& directory,

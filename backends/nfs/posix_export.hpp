@@ -82,8 +82,9 @@ class OpenFiles {
 /// own.
 ///
 /// What is made belongs to the caller: where nfs.uid is root the server is asked as the caller, and if it
-/// refuses that (groups of the caller are not known here) as root, who gives it away. The rest is done as
-/// nfs.uid. There are no extended attributes and no access control lists (EOPNOTSUPP), space cannot be
+/// refuses that (groups of the caller are not known here) as root, who gives it away, and then as the caller
+/// in the directory's group. The rest is done as nfs.uid, and what a server refuses to root as owners
+/// (Squash). There are no extended attributes and no access control lists (EOPNOTSUPP), space cannot be
 /// reserved, holes are zeros, and names cannot be exchanged (EINVAL). A file that is removed or replaced
 /// while it is open keeps the name ".nfs-tierfs-" and a random text beside its old one until it is closed;
 /// who dies leaves it there.
@@ -163,6 +164,7 @@ class PosixExport final : public PosixOrigin {
     PosixFilePtr make_file(const Handle& handle, int flags);
 
     Result<void> act(Call call, const char* what);
+    [[nodiscard]] Call link(const Handle& file, const Handle& directory, const std::string& name) const;
 
     /// What was made.
     struct Made {
@@ -173,6 +175,11 @@ class PosixExport final : public PosixOrigin {
     /// `what` may be asked again: it is there then, and taken for the one that was made.
     Result<Made> make(Call call, const char* what, const Handle& directory, const std::string& name,
                       const Caller& caller);
+    /// What takes a name away. In a directory of root's whose sticky bit is set only the owner of what the
+    /// name leads to may do so.
+    Result<Asked<std::uint32_t>> ask_of_name(Call call, const char* what, const Handle& directory,
+                                             const std::string& name);
+    Result<void> take_name(Call call, const char* what, const Handle& directory, const std::string& name);
     /// What the owner is to be set to when it is given away.
     Result<SetAttributes> owner(const Handle& directory, const Caller& caller);
     Result<void> make_and_give(Call call, const char* what, const PosixNode& directory,

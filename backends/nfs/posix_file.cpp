@@ -65,8 +65,13 @@ Result<std::size_t> PosixExportFile::read(std::span<std::byte> destination, std:
 Result<void> PosixExportFile::write(std::span<const std::byte> bytes, std::uint64_t offset) {
     if (auto failed = problem(); !failed) return failed;
     if (auto cleared = origin_.clear_set_id(handle_); !cleared) return cleared;
+    const bool is_first = !has_written_.exchange(true);
     writes_->write(bytes, offset, origin_.write_size());
-    return is_synchronous_ ? sync(true) : Result<void>();
+    if (is_synchronous_) return sync(true);
+    if (!is_first) return {};
+    // Programs that do not look at what close(2) says are to hear of a server that takes nothing from them.
+    writes_->settle();
+    return problem();
 }
 
 Result<void> PosixExportFile::resize(std::uint64_t size) {
