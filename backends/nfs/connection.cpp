@@ -148,6 +148,10 @@ bool Connection::take_inbox() {
         }
     }
     for (auto& call : taken) {
+        if (call.rests && !stopped) {
+            resting_.emplace_back(Clock::now() + kRest, Waiting{std::move(call)});
+            continue;
+        }
         const auto priority = call.priority;
         queue_.push(priority, Waiting{std::move(call)});
     }

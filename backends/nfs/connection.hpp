@@ -33,6 +33,7 @@ struct Call {
     /// stands first in the arguments.
     std::vector<std::string> owned_by;
     std::vector<std::uint32_t> groups;  ///< that these owners have, too
+    bool rests = false;                 ///< it is made half a second later
     /// The answer is lost with its connection: may it be asked again? Else ECONNRESET.
     bool repeatable = true;
     /// Once, on the connection's thread (Delivery); must not block. ETIMEDOUT: the deadline passed; EIO: what

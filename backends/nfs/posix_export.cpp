@@ -118,7 +118,8 @@ PosixExport::PosixExport(Client& client, Root& root, std::uint32_t uid, std::uin
       deadline_(deadline),
       root_node_(std::make_shared<const Node>(Handle())),
       budget_(budget),
-      open_files_(client, budget_, deadline) {}
+      open_files_(client, budget_, deadline),
+      half_made_(client) {}
 
 Call PosixExport::call(const Procedure& procedure, std::string arguments) const {
     Call made;

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "backends/nfs/half_made.hpp"
 #include "backends/nfs/root.hpp"
 #include "backends/nfs/unstable_writes.hpp"
 #include "backends/nfs/waiting.hpp"
@@ -199,6 +200,7 @@ class PosixExport final : public PosixOrigin {
     std::atomic<bool> names_alone_ = false;  ///< the server has no READDIRPLUS
     WriteBudget budget_;
     OpenFiles open_files_;
+    HalfMade half_made_;
 };
 
 /// The errno of a status as system calls that change something know it.

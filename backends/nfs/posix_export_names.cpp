@@ -31,6 +31,11 @@ bool is_refusal(std::uint32_t status) {
     return status == kNoAccess || status == kNotOwner;
 }
 
+/// Nobody knows whether it was done.
+bool is_no_answer(const Error& error) {
+    return error.code == ETIMEDOUT || error.code == EIO;
+}
+
 tl::unexpected<Error> refused(const char* what, std::uint32_t status) {
     return fail(to_posix_errno(status), std::string(what) + ": " + status_name(status));
 }
@@ -104,25 +109,35 @@ Result<PosixCreated> PosixExport::create(const PosixNode& directory, const std::
                                          mode_t mode, const Caller& caller) {
     const auto parent = handle_of(directory);
     if (!parent) return fail(parent.error());
-    auto made = make(call(kCreate, exclusive_create_arguments(*parent, name, random_bytes(8))), "CREATE",
+    HalfMade::File half{*parent, name, random_bytes(8), {}, {}};
+    half.wanted.mode = mode & ~caller.umask & 07777U;
+    // The server may have put the verifier there.
+    half.wanted.access = half.wanted.modification = timespec{0, UTIME_NOW};
+    if (uid_ == 0 && caller.uid != 0) half.credential = auth_sys("tierfs", caller.uid, caller.gid, {});
+    auto made = make(call(kCreate, exclusive_create_arguments(*parent, name, half.verifier)), "CREATE",
                      *parent, name, caller);
     if (!made) {
+        if (is_no_answer(made.error())) half_made_.finish(std::move(half));
         // Nobody has checked whether the caller may open what is there: the kernel is to look again.
         if (made.error().code == EEXIST && (flags & O_EXCL) == 0) made.error().code = ESTALE;
         return fail(std::move(made.error()));
     }
-    SetAttributes wanted;
+    half.credential = made->credential;
     if (made->is_given_away) {
         auto given = owner(*parent, caller);
-        if (!given) return fail(given.error());
-        wanted = *given;
+        if (!given) {
+            if (is_no_answer(given.error())) half_made_.finish(std::move(half));
+            return fail(given.error());
+        }
+        half.wanted.uid = given->uid;
+        half.wanted.gid = given->gid;
     }
-    wanted.mode = mode & ~caller.umask & 07777U;
-    // The server may have put the verifier there.
-    wanted.access = wanted.modification = timespec{0, UTIME_NOW};
-    auto set = call(kSetattr, setattr_arguments(made->handle, wanted));
+    auto set = call(kSetattr, setattr_arguments(made->handle, half.wanted));
     set.credential = made->credential;
-    if (auto done = act(std::move(set), "SETATTR"); !done) return fail(std::move(done.error()));
+    if (auto done = act(std::move(set), "SETATTR"); !done) {
+        if (is_no_answer(done.error())) half_made_.finish(std::move(half));
+        return fail(std::move(done.error()));
+    }
     auto attributes = attributes_of(made->handle);
     if (!attributes) return fail(std::move(attributes.error()));
     auto file = make_file(made->handle, flags);
