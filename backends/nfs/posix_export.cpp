@@ -110,16 +110,16 @@ bool OpenFiles::is_hidden(const Handle& handle) {
     return found != files_.end() && found->second.hidden.has_value();
 }
 
-PosixExport::PosixExport(Client& client, Root& root, std::uint32_t uid, std::uint64_t budget,
-                         std::chrono::milliseconds deadline)
+PosixExport::PosixExport(Client& client, Root& root, const Options& options)
     : client_(client),
       root_(root),
-      uid_(uid),
-      deadline_(deadline),
+      uid_(options.uid),
+      deadline_(options.deadline),
       root_node_(std::make_shared<const Node>(Handle())),
-      budget_(budget),
-      open_files_(client, budget_, deadline),
-      half_made_(client) {}
+      budget_(options.budget),
+      open_files_(client, budget_, options.deadline),
+      half_made_(client),
+      entries_(options.entries, options.longest) {}
 
 Call PosixExport::call(const Procedure& procedure, std::string arguments) const {
     Call made;
@@ -139,9 +139,11 @@ Result<Handle> PosixExport::handle_of(const PosixNode& node) {
     return answer.wait(until);
 }
 
-PosixAttributes PosixExport::shown(const struct stat& status, const Handle& handle) {
+PosixAttributes PosixExport::shown(const struct stat& status, const Handle& handle,
+                                   std::optional<Clock::time_point> asked) {
     PosixAttributes shown;
     shown.status = status;
+    if (asked) shown.age_s = std::chrono::duration<double>(Clock::now() - *asked).count();
     shown.born_ns = mark_of(handle);
     if (S_ISREG(status.st_mode)) {
         auto version = to_attributes(status);
@@ -164,6 +166,8 @@ Result<StatReply> PosixExport::find(const Handle& directory, const std::string& 
 Result<PosixAttributes> PosixExport::look_up(const PosixNode& directory, const std::string& name) {
     const auto parent = handle_of(directory);
     if (!parent) return fail(parent.error());
+    if (const auto listed = entries_.take(*parent, name); listed && !open_files_.is_open(listed->handle))
+        return shown(listed->status, listed->handle, listed->asked);
     const auto found = find(*parent, name);
     if (!found) return fail(found.error());
     // What is on its way counts, too.
@@ -293,7 +297,8 @@ Result<PosixFilePtr> PosixExport::open(const PosixNode& node, int flags) {
     return file;
 }
 
-void PosixExport::closed(const Handle& handle) {
+void PosixExport::closed(const Handle& handle, bool was_written) {
+    if (was_written) entries_.note({EntryMemory::mark_of(handle)});
     const auto hidden = open_files_.close(handle);
     if (!hidden) return;
     (void)take_name(call(kRemove, name_arguments(hidden->directory, hidden->name)), "REMOVE",
@@ -304,9 +309,11 @@ Result<PosixExport::Asked<ReaddirplusReply>> PosixExport::read_names(const Handl
                                                                      std::uint64_t after,
                                                                      const std::string& verifier) {
     if (!names_alone_) {
+        const auto begun = Clock::now();
         auto asked =
             ask(call(kReaddirplus, readdirplus_arguments(directory, after, verifier, kPageNames, kPageBytes)),
                 "READDIRPLUS", read_readdirplus);
+        if (asked && asked->reply.status == kOk) entries_.keep(directory, asked->reply.entries, begun);
         if (!asked || asked->reply.status != kNotSupported) return asked;
         names_alone_ = true;
     }

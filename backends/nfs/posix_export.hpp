@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "backends/nfs/entry_memory.hpp"
 #include "backends/nfs/half_made.hpp"
 #include "backends/nfs/root.hpp"
 #include "backends/nfs/unstable_writes.hpp"
@@ -91,9 +92,14 @@ class OpenFiles {
 /// who dies leaves it there.
 class PosixExport final : public PosixOrigin {
   public:
-    /// `uid`: of the client's credential. `budget`: bytes of writes on their way.
-    PosixExport(Client& client, Root& root, std::uint32_t uid, std::uint64_t budget,
-                std::chrono::milliseconds deadline);
+    struct Options {
+        std::uint32_t uid = 0;                      ///< of the client's credential
+        std::uint64_t budget = 0;                   ///< bytes of writes on their way
+        std::size_t entries = 0;                    ///< bytes of what listings brought (EntryMemory)
+        std::chrono::milliseconds longest{0};       ///< how long these are worth something
+        std::chrono::milliseconds deadline{30000};  ///< of a call
+    };
+    PosixExport(Client& client, Root& root, const Options& options);
 
     [[nodiscard]] PosixNodePtr root() override { return root_node_; }
     Result<PosixAttributes> look_up(const PosixNode& directory, const std::string& name) override;
@@ -142,7 +148,9 @@ class PosixExport final : public PosixOrigin {
     template <typename T>
     Result<Asked<T>> ask(Call call, const char* what, T (*parse)(XdrReader&));
     [[nodiscard]] Call call(const Procedure& procedure, std::string arguments) const;
-    PosixAttributes shown(const struct stat& status, const Handle& handle);
+    /// `asked`: when, if not just now.
+    PosixAttributes shown(const struct stat& status, const Handle& handle,
+                          std::optional<Clock::time_point> asked = std::nullopt);
     Result<PosixAttributes> attributes_of(const Handle& handle);
     Result<void> set_attributes(const Handle& handle, const SetAttributes& attributes);
     Result<void> resize_to(const Handle& handle, std::uint64_t size);
@@ -150,9 +158,10 @@ class PosixExport final : public PosixOrigin {
     /// mount writes as nfs.uid whoever its writer is.
     Result<void> clear_set_id(const Handle& handle);
     /// A page of a directory: by READDIRPLUS; from a server without it names alone, by READDIR.
+    /// Look-ups of its names are answered from it for a while.
     Result<Asked<ReaddirplusReply>> read_names(const Handle& directory, std::uint64_t after,
                                                const std::string& verifier);
-    void closed(const Handle& handle);
+    void closed(const Handle& handle, bool was_written);
     [[nodiscard]] Client& client() { return client_; }
     [[nodiscard]] std::size_t read_size() const { return root_.read_size(); }
     [[nodiscard]] std::size_t write_size() const { return root_.write_size(); }
@@ -201,6 +210,7 @@ class PosixExport final : public PosixOrigin {
     WriteBudget budget_;
     OpenFiles open_files_;
     HalfMade half_made_;
+    EntryMemory entries_;
 };
 
 /// The errno of a status as system calls that change something know it.
@@ -211,6 +221,7 @@ Result<PosixExport::Asked<T>> PosixExport::ask(Call call, const char* what, T (*
     if (auto may = may_wait_for(what); !may) return fail(std::move(may.error()));
     const Answer<Asked<T>> answer;
     const auto deadline = call.deadline;
+    const auto changed = EntryMemory::changed_by(call);
     call.done = [answer, what, parse](Result<Reply> reply) {
         if (!reply) return answer.give(fail(reply.error().within(what)));
         XdrReader in(reply->body);
@@ -219,7 +230,9 @@ Result<PosixExport::Asked<T>> PosixExport::ask(Call call, const char* what, T (*
         answer.give(fail(EIO, std::string(what) + ": the reply makes no sense"));
     };
     client_.start(std::move(call));
-    return answer.wait(deadline);
+    auto result = answer.wait(deadline);
+    entries_.note(changed);
+    return result;
 }
 
 }  // namespace tierfs::nfs

@@ -233,6 +233,7 @@ Result<void> PosixExport::remove(const PosixNode& directory, const std::string& 
     const auto parent = handle_of(directory);
     if (!parent) return fail(parent.error());
     std::optional<OpenFiles::Leaving> leaving;
+    EntryMemory::Marks changed;
     if (!is_directory) {
         const auto file = find(*parent, name);
         if (!file) return fail(file.error());
@@ -240,10 +241,12 @@ Result<void> PosixExport::remove(const PosixNode& directory, const std::string& 
         const auto kept = keep_if_open(*parent, name, *file, false);
         if (!kept) return fail(kept.error());
         if (*kept) return {};
+        changed.push_back(EntryMemory::mark_of(file->handle));  // other names of it
     }
     const auto* const what = is_directory ? "RMDIR" : "REMOVE";
     const auto removed = ask_of_name(call(is_directory ? kRmdir : kRemove, name_arguments(*parent, name)),
                                      what, *parent, name);
+    entries_.note(changed);
     if (!removed) return fail(removed.error());
     if (removed->reply == kOk || (removed->reply == kNoEntry && removed->sent > 1)) return {};
     return refused(what, removed->reply);
@@ -274,16 +277,19 @@ Result<void> PosixExport::rename(const PosixNode& from, const std::string& name,
         return rename_new(*source, name, *file, *target, new_name);
     }
     std::optional<OpenFiles::Leaving> leaving;
+    EntryMemory::Marks changed;
     if (const auto replaced = find(*target, new_name)) {
         const auto moved = find(*source, name);
         if (moved && moved->handle != replaced->handle) {
             leaving.emplace(open_files_, replaced->handle);
             const auto kept = keep_if_open(*target, new_name, *replaced, true);
             if (!kept) return fail(kept.error());
+            changed.push_back(EntryMemory::mark_of(replaced->handle));
         }
     }
     const auto renamed = ask_of_name(call(kRename, rename_arguments(*source, name, *target, new_name)),
                                      "RENAME", *source, name);
+    entries_.note(changed);
     if (!renamed) return fail(renamed.error());
     if (renamed->reply == kOk) return {};
     if (renamed->reply == kNoEntry && renamed->sent > 1 && !find(*source, name) && find(*target, new_name))

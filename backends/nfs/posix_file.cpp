@@ -27,7 +27,7 @@ PosixExportFile::~PosixExportFile() {
     writes_->commit();
     if (const auto failed = problem(); !failed)
         log::error("nfs: what was written last to a file that is closed is lost: " + failed.error().message);
-    origin_.closed(handle_);
+    origin_.closed(handle_, has_written_);
 }
 
 Result<void> PosixExportFile::problem() {
@@ -124,7 +124,8 @@ Result<std::optional<PosixEntry>> PosixExportDirectory::read(std::int64_t after)
     if (entry.status) {
         made.type = static_cast<unsigned char>((entry.status->st_mode & S_IFMT) >> 12U);  // IFTODT
         const bool is_plain = made.name != "." && made.name != "..";
-        if (is_plain && !entry.handle.empty()) made.attributes = origin_.shown(*entry.status, entry.handle);
+        if (is_plain && !entry.handle.empty())
+            made.attributes = origin_.shown(*entry.status, entry.handle, asked_);
     }
     return made;
 }
@@ -133,6 +134,7 @@ Result<void> PosixExportDirectory::fetch(std::uint64_t after) {
     bool again = false;
     for (unsigned pages = 0; pages < kMostEmptyPages; ++pages) {
         if (after == 0) verifier_.assign(8, '\0');
+        asked_ = Clock::now();
         auto asked = origin_.read_names(handle_, after, verifier_);
         if (!asked) return fail(std::move(asked.error()));
         auto& reply = asked->reply;

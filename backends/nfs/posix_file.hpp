@@ -54,6 +54,7 @@ class PosixExportDirectory final : public PosixDirectory {
     const Handle handle_;
     Mutex mutex_;
     std::deque<DirectoryEntry3> page_ TIERFS_GUARDED_BY(mutex_);  ///< what follows place_
+    Clock::time_point asked_ TIERFS_GUARDED_BY(mutex_);           ///< for the page
     std::uint64_t place_ TIERFS_GUARDED_BY(mutex_) = 0;
     bool is_last_ TIERFS_GUARDED_BY(mutex_) = false;
     std::string verifier_ TIERFS_GUARDED_BY(mutex_) = std::string(8, '\0');

@@ -34,6 +34,7 @@ struct PosixAttributes {
         always,
         none,  ///< the bytes can be read through PosixFile alone
     } trust = Trust::by_time;
+    double age_s = 0;  ///< seconds since they were so: nobody may keep them for as long as new ones
     [[nodiscard]] PosixIdentity identity() const { return {status.st_dev, status.st_ino, born_ns}; }
 };
 

@@ -118,8 +118,8 @@ fuse_entry_param LiveOperations::entry(LiveNode& node, const PosixAttributes& at
     entry.ino = node.id;
     entry.generation = 1;  // node ids are never reused
     entry.attr = shown(attributes);
-    entry.attr_timeout = valid_s(node);
-    entry.entry_timeout = valid_s_;
+    entry.attr_timeout = std::max(0.0, valid_s(node) - attributes.age_s);
+    entry.entry_timeout = std::max(0.0, valid_s_ - attributes.age_s);
     return entry;
 }
 

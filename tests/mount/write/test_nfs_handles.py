@@ -1,4 +1,4 @@
-"""Files of an NFS server whose creation was not answered."""
+"""What handles of an NFS server's files are good for: names that were listed, and files whose creation was not answered."""
 
 import errno
 import os
@@ -45,3 +45,47 @@ def test_file_whose_create_reaches_a_server_that_was_silent(own_nfs_server, moun
         return not names or abs(os.stat(own_nfs_server.data / "file").st_mtime - time.time()) < 600
     time.sleep(2)
     processes.wait_until(is_right, what="its times are right")
+
+
+def test_look_ups_after_a_listing_ask_nothing(exported, mount):
+    """Attributes come along with names: `find` after `ls` has them already, and asks in another order, many names later."""
+    for number in range(20_000):
+        os.close(os.open(exported.path / f"name-{number:05}", os.O_CREAT | os.O_WRONLY, 0o644))
+    m = mount.prepare(exported.url(), {"rw": None, "metadata.ttl": "1h"}).start()
+    processes.check(["ls", "-U", m.path])
+    before = m.status()["origin"]["requests"]["head"]
+    found = processes.check(["find", m.path, "-type", "f", "-newermt", "2001-01-01", "-size", "0"])
+    assert len(found.out.splitlines()) == 20_000
+    assert m.status()["origin"]["requests"]["head"] - before < 200
+
+
+def test_what_a_listing_brought_and_was_changed_since(exported, mount):
+    """What was changed here since then is asked for."""
+    names = [f"name-{number:02}" for number in range(40)]
+    for name in names + ["replacing"]:
+        data.write(exported.path / name, b"before")
+    (exported.path / "folder").mkdir()
+    m = mount.prepare(exported.url(), {"rw": None, "metadata.ttl": "1h"}).start()
+    for act, seen in (
+            (lambda path: path.write_bytes(b"longer than before"), lambda path: path.stat().st_size == 18),
+            (lambda path: os.truncate(path, 2), lambda path: path.stat().st_size == 2),
+            (lambda path: os.chmod(path, 0o600), lambda path: path.stat().st_mode & 0o777 == 0o600),
+            (lambda path: os.chown(path, 7, 8), lambda path: (path.stat().st_uid, path.stat().st_gid) == (7, 8)),
+            (lambda path: os.utime(path, (5, 6)), lambda path: path.stat().st_mtime == 6),
+            (os.unlink, lambda path: not path.exists()),
+            (lambda path: os.link(path, path.with_name("linked")), lambda path: path.stat().st_nlink == 2),
+            (lambda path: os.rename(path.with_name("replacing"), path), lambda path: path.read_bytes() == b"before"),
+            (lambda path: os.rename(path, path.with_name("moved")), lambda path: not path.exists()),
+            (lambda path: (path.with_name("folder") / "made").mkdir(), lambda path: path.with_name("folder").stat().st_nlink == 3)):
+        name = names.pop()
+        os.stat(m.path / name)  # the kernel knows it, so that only the listing tells the mount
+        assert name in os.listdir(m.path)
+        act(m.path / name)
+        forget_names()
+        assert seen(m.path / name), name
+
+
+def forget_names():
+    """The kernel's, which it asks for again."""
+    with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as out:
+        out.write("2")
