@@ -144,6 +144,7 @@ PosixAttributes PosixExport::shown(const struct stat& status, const Handle& hand
     PosixAttributes shown;
     shown.status = status;
     if (asked) shown.age_s = std::chrono::duration<double>(Clock::now() - *asked).count();
+    if (S_ISDIR(status.st_mode)) shown.node = std::make_shared<const Node>(handle);
     shown.born_ns = mark_of(handle);
     if (S_ISREG(status.st_mode)) {
         auto version = to_attributes(status);

@@ -24,6 +24,8 @@ struct PosixIdentity {
     friend bool operator==(const PosixIdentity&, const PosixIdentity&) = default;
 };
 
+class PosixNode;
+
 struct PosixAttributes {
     struct stat status {};
     std::int64_t born_ns = 0;
@@ -35,6 +37,8 @@ struct PosixAttributes {
         none,  ///< the bytes can be read through PosixFile alone
     } trust = Trust::by_time;
     double age_s = 0;  ///< seconds since they were so: nobody may keep them for as long as new ones
+    /// Of a directory, where it can be reached without its name and at no cost; else null.
+    std::shared_ptr<const PosixNode> node;
     [[nodiscard]] PosixIdentity identity() const { return {status.st_dev, status.st_ino, born_ns}; }
 };
 

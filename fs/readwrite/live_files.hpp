@@ -32,7 +32,7 @@ struct LiveFile {
     LiveNodePtr node;
     PosixFilePtr file;
     bool writes = false;
-    FileUsers users;  ///< of one that is open for writing
+    FileUsers users;                ///< of one that is open for writing
     WorkerPool* closers = nullptr;  ///< null: closing waits for no answers (PosixOrigin::waits_for_answers)
 };
 using LiveFilePtr = std::shared_ptr<LiveFile>;

@@ -1,4 +1,5 @@
-"""What handles of an NFS server's files are good for: names that were listed, and files whose creation was not answered."""
+"""What handles of an NFS server's files are good for: names that were listed, directories that were renamed elsewhere, and files
+whose creation was not answered."""
 
 import errno
 import os
@@ -7,6 +8,7 @@ import time
 import pytest
 
 from harness import data, processes
+from test_nfs_write import Writer
 from test_write import error_of
 
 SETATTR, CREATE = 2, 8  # RFC 1813
@@ -89,3 +91,38 @@ def forget_names():
     """The kernel's, which it asks for again."""
     with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as out:
         out.write("2")
+
+
+def test_directory_renamed_elsewhere_under_who_works_in_it(exported, mount):
+    """Its handle is what it was: who is there goes on."""
+    for name in ("folder", "other"):
+        (exported.path / name).mkdir()
+    data.write(exported.path / "folder/inner/file", b"inner")
+    m = mount.prepare(exported.url(), {"rw": None, "metadata.ttl": "1s"}).start()
+    writer = Writer("""
+os.chdir(sys.argv[1])
+print("there", flush=True)
+input()
+here = os.stat('.')
+assert os.listdir() == ['inner'] and open('inner/file').read() == 'inner'
+open('made', 'w').write('made')
+os.mkdir('below')
+os.rename('made', 'below/made')
+assert os.stat('.').st_ino == here.st_ino
+print("done", flush=True)
+input()
+assert sorted(os.listdir()) == ['below', 'inner']
+os.rmdir('inner') if os.listdir('inner') == [] else None
+""", m.path / "folder")
+    try:
+        writer.says("there")
+        os.rename(exported.path / "folder", exported.path / "moved")
+        os.rename(exported.path / "other", exported.path / "folder")
+        time.sleep(1.5)
+        writer.hears("go on")
+        writer.says("done")
+        assert (exported.path / "moved/below/made").read_bytes() == b"made"
+        assert os.listdir(m.path / "folder") == [] and sorted(os.listdir(m.path / "moved")) == ["below", "inner"]
+        writer.hears("end")
+    finally:
+        writer.end()
