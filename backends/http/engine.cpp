@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "backends/http/retry.hpp"
+#include "config/base/delivery.hpp"
 
 namespace tierfs::http {
 namespace {
@@ -104,6 +105,12 @@ Response Engine::fetch(Request request) {
         std::condition_variable ready;
         std::optional<Response> response TIERFS_GUARDED_BY(mutex);
     };
+    if (auto may = may_wait_for("an HTTP request"); !may) {
+        Response refused;
+        refused.failure = Failure::cancelled;
+        refused.detail = std::move(may.error().message);
+        return refused;
+    }
     const auto slot = std::make_shared<Slot>();
     send(std::move(request), [slot](Response response) {
         const MutexLock lock(slot->mutex);

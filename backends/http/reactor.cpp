@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "config/base/delivery.hpp"
 #include "config/base/fault_point.hpp"
 #include "config/base/sync_point.hpp"
 
@@ -76,6 +77,7 @@ void Reactor::stop() {
 }
 
 void Reactor::run() {
+    const Delivery delivery;
     id_.store(std::this_thread::get_id());
     while (take_inbox()) {
         events_->run_due();

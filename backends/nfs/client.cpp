@@ -4,7 +4,8 @@
 
 namespace tierfs::nfs {
 
-Client::Client(const ConnectionOptions& options, unsigned connections) {
+Client::Client(const ConnectionOptions& options, unsigned connections, bool is_root)
+    : is_root_(is_root), squash_([this](Call call) { send(std::move(call)); }) {
     for (unsigned i = 0; i < std::max(1U, connections); ++i)
         connections_.push_back(std::make_unique<Connection>(options, counters_));
 }
@@ -18,6 +19,11 @@ void Client::set_addresses(const std::vector<Address>& addresses) {
 }
 
 void Client::start(Call call) {
+    if (is_root_ && call.credential.empty()) return squash_.start(std::move(call));
+    send(std::move(call));
+}
+
+void Client::send(Call call) {
     // Among equals in turn, so that single calls do not all go the same way.
     const auto count = connections_.size();
     std::size_t best = turn_++ % count;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <random>
 
+#include "config/base/delivery.hpp"
 #include "config/base/log.hpp"
 
 namespace tierfs::nfs {
@@ -147,6 +148,10 @@ bool Connection::take_inbox() {
         }
     }
     for (auto& call : taken) {
+        if (call.rests && !stopped) {
+            resting_.emplace_back(Clock::now() + kRest, Waiting{std::move(call)});
+            continue;
+        }
         const auto priority = call.priority;
         queue_.push(priority, Waiting{std::move(call)});
     }
@@ -154,6 +159,7 @@ bool Connection::take_inbox() {
 }
 
 void Connection::run() {
+    const Delivery delivery;
     while (take_inbox()) {
         const auto now = Clock::now();
         if (now >= next_look_) {

@@ -29,10 +29,15 @@ struct Call {
     Clock::time_point deadline = Clock::time_point::max();
     /// As whom, when not as the connection does (ConnectionOptions::credential); see auth_sys.
     std::string credential;
+    /// Files as whose owners it may be made, in turn, where root is refused it (Squash); none: the one that
+    /// stands first in the arguments.
+    std::vector<std::string> owned_by;
+    std::vector<std::uint32_t> groups;  ///< that these owners have, too
+    bool rests = false;                 ///< it is made half a second later
     /// The answer is lost with its connection: may it be asked again? Else ECONNRESET.
     bool repeatable = true;
-    /// Once, on the connection's thread; must not block. ETIMEDOUT: the deadline passed; EIO: what the server
-    /// says makes no sense; ECANCELED after stop(); ECONNRESET (see above).
+    /// Once, on the connection's thread (Delivery); must not block. ETIMEDOUT: the deadline passed; EIO: what
+    /// the server says makes no sense; ECANCELED after stop(); ECONNRESET (see above).
     std::function<void(Result<Reply>)> done;
 };
 
@@ -49,7 +54,7 @@ struct ConnectionOptions {
     std::size_t most_data = 1 << 20;  ///< of one READ
     /// Nothing comes for so long while calls wait: another connection is tried.
     std::chrono::milliseconds silence{10000};
-    std::chrono::milliseconds slowest_reconnect{2000};  ///< between two attempts
+    std::chrono::milliseconds slowest_reconnect{1000};  ///< between two attempts
 };
 
 /// Calls are sent in order of priority and matched with their replies by their xid. A connection that breaks,

@@ -19,10 +19,12 @@ using namespace nfs;
 constexpr std::chrono::milliseconds kDeadlineOfCheck{10000};
 constexpr std::chrono::milliseconds kMostSilence{10000}, kLeastSilence{1000};
 constexpr std::chrono::hours kLongestTrust{24 * 365};
-/// Of memory.limit: handles, listings that somebody is in the middle of, and writes that are not durable.
-constexpr std::uint64_t kShareOfHandles = 64, kShareOfListings = 16, kShareOfWrites = 32;
+/// Of memory.limit: handles, what listings of a writable mount brought, listings that somebody is in the
+/// middle of, and writes that are not durable.
+constexpr std::uint64_t kShareOfHandles = 64, kShareOfEntries = 16, kShareOfListings = 16,
+                        kShareOfWrites = 32;
 constexpr std::uint64_t kLeastWriteBytes = 4 << 20, kMostWriteBytes = 64 << 20;
-constexpr std::size_t kMostHandleBytes = 64 << 20, kLeastListingBytes = 32 << 20;
+constexpr std::size_t kMostHandleBytes = 64 << 20, kMostEntryBytes = 64 << 20, kLeastListingBytes = 32 << 20;
 
 std::vector<std::uint32_t> own_groups(const Settings& settings) {
     std::vector<std::uint32_t> groups;
@@ -53,6 +55,17 @@ ConnectionOptions connection_options(const Settings& settings, const std::string
     return options;
 }
 
+PosixExport::Options export_options(const Settings& settings) {
+    PosixExport::Options options;
+    options.uid = settings.nfs_uid;
+    options.budget = std::clamp(settings.memory_limit / kShareOfWrites, kLeastWriteBytes, kMostWriteBytes);
+    options.entries = static_cast<std::size_t>(
+        std::min<std::uint64_t>(settings.memory_limit / kShareOfEntries, kMostEntryBytes));
+    options.longest = std::min<std::chrono::milliseconds>(settings.metadata_ttl, kLongestTrust);
+    options.deadline = settings.origin_deadline;
+    return options;
+}
+
 /// See Origin.
 class NfsOrigin final : public Origin {
   public:
@@ -60,7 +73,8 @@ class NfsOrigin final : public Origin {
         : identity_(url.identity()),
           deadline_(settings.origin_deadline),
           request_(mount_request(settings, url)),
-          client_(connection_options(settings, request_.credential), settings.nfs_connections),
+          client_(connection_options(settings, request_.credential), settings.nfs_connections,
+                  settings.nfs_uid == 0),
           root_(request_, client_),
           handles_(static_cast<std::size_t>(
               std::min<std::uint64_t>(settings.memory_limit / kShareOfHandles, kMostHandleBytes))),
@@ -71,9 +85,7 @@ class NfsOrigin final : public Origin {
                   std::max<std::size_t>(settings.memory_limit / kShareOfListings, kLeastListingBytes),
                   deadline_),
           writer_(client_, root_, resolver_, reader_, lister_, deadline_),
-          export_(client_, root_, settings.nfs_uid,
-                  std::clamp(settings.memory_limit / kShareOfWrites, kLeastWriteBytes, kMostWriteBytes),
-                  deadline_) {}
+          export_(client_, root_, export_options(settings)) {}
 
     ~NfsOrigin() override { NfsOrigin::stop(); }
 

@@ -161,6 +161,7 @@ Result<void> NfsWriter::write_once(const Handle& handle, std::uint64_t offset,
                                    std::span<const std::byte> bytes, const std::string& what, bool& is_lost) {
     is_lost = false;
     if (bytes.empty()) return {};
+    if (auto may = may_wait_for("WRITE"); !may) return may;
     auto writing = std::make_shared<Writing>();
     writing->handle = handle;
     writing->what = "WRITE of " + what;
@@ -334,6 +335,7 @@ Result<Attributes> NfsWriter::stat_file(const std::string& path) {
 
 Result<std::string> NfsWriter::md5_at(const std::string& path, const std::string& version,
                                       std::uint64_t offset, std::span<std::byte> buffer) {
+    if (auto may = may_wait_for("READ"); !may) return fail(std::move(may.error()));
     const Answer<bool> answer;
     OriginRead request;
     request.path = path;

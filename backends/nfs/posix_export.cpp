@@ -110,15 +110,16 @@ bool OpenFiles::is_hidden(const Handle& handle) {
     return found != files_.end() && found->second.hidden.has_value();
 }
 
-PosixExport::PosixExport(Client& client, Root& root, std::uint32_t uid, std::uint64_t budget,
-                         std::chrono::milliseconds deadline)
+PosixExport::PosixExport(Client& client, Root& root, const Options& options)
     : client_(client),
       root_(root),
-      uid_(uid),
-      deadline_(deadline),
+      uid_(options.uid),
+      deadline_(options.deadline),
       root_node_(std::make_shared<const Node>(Handle())),
-      budget_(budget),
-      open_files_(client, budget_, deadline) {}
+      budget_(options.budget),
+      open_files_(client, budget_, options.deadline),
+      half_made_(client),
+      entries_(options.entries, options.longest) {}
 
 Call PosixExport::call(const Procedure& procedure, std::string arguments) const {
     Call made;
@@ -138,9 +139,12 @@ Result<Handle> PosixExport::handle_of(const PosixNode& node) {
     return answer.wait(until);
 }
 
-PosixAttributes PosixExport::shown(const struct stat& status, const Handle& handle) {
+PosixAttributes PosixExport::shown(const struct stat& status, const Handle& handle,
+                                   std::optional<Clock::time_point> asked) {
     PosixAttributes shown;
     shown.status = status;
+    if (asked) shown.age_s = std::chrono::duration<double>(Clock::now() - *asked).count();
+    if (S_ISDIR(status.st_mode)) shown.node = std::make_shared<const Node>(handle);
     shown.born_ns = mark_of(handle);
     if (S_ISREG(status.st_mode)) {
         auto version = to_attributes(status);
@@ -163,6 +167,8 @@ Result<StatReply> PosixExport::find(const Handle& directory, const std::string& 
 Result<PosixAttributes> PosixExport::look_up(const PosixNode& directory, const std::string& name) {
     const auto parent = handle_of(directory);
     if (!parent) return fail(parent.error());
+    if (const auto listed = entries_.take(*parent, name); listed && !open_files_.is_open(listed->handle))
+        return shown(listed->status, listed->handle, listed->asked);
     const auto found = find(*parent, name);
     if (!found) return fail(found.error());
     // What is on its way counts, too.
@@ -232,7 +238,9 @@ Result<void> PosixExport::set_owner(const PosixNode& node, uid_t uid, gid_t gid)
     SetAttributes wanted;
     if (uid != static_cast<uid_t>(-1)) wanted.uid = uid;
     if (gid != static_cast<gid_t>(-1)) wanted.gid = gid;
-    return set_attributes(*handle, wanted);
+    auto set = call(kSetattr, setattr_arguments(*handle, wanted));
+    if (wanted.gid) set.groups = {*wanted.gid};  // the kernel has checked that an owner is in that group
+    return act(std::move(set), "SETATTR");
 }
 
 Result<void> PosixExport::set_times(const PosixNode& node, const struct timespec& access,
@@ -290,18 +298,23 @@ Result<PosixFilePtr> PosixExport::open(const PosixNode& node, int flags) {
     return file;
 }
 
-void PosixExport::closed(const Handle& handle) {
+void PosixExport::closed(const Handle& handle, bool was_written) {
+    if (was_written) entries_.note({EntryMemory::mark_of(handle)});
     const auto hidden = open_files_.close(handle);
-    if (hidden) (void)act(call(kRemove, name_arguments(hidden->directory, hidden->name)), "REMOVE");
+    if (!hidden) return;
+    (void)take_name(call(kRemove, name_arguments(hidden->directory, hidden->name)), "REMOVE",
+                    hidden->directory, hidden->name);
 }
 
 Result<PosixExport::Asked<ReaddirplusReply>> PosixExport::read_names(const Handle& directory,
                                                                      std::uint64_t after,
                                                                      const std::string& verifier) {
     if (!names_alone_) {
+        const auto begun = Clock::now();
         auto asked =
             ask(call(kReaddirplus, readdirplus_arguments(directory, after, verifier, kPageNames, kPageBytes)),
                 "READDIRPLUS", read_readdirplus);
+        if (asked && asked->reply.status == kOk) entries_.keep(directory, asked->reply.entries, begun);
         if (!asked || asked->reply.status != kNotSupported) return asked;
         names_alone_ = true;
     }

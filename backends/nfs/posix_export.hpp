@@ -9,6 +9,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "backends/nfs/entry_memory.hpp"
+#include "backends/nfs/half_made.hpp"
 #include "backends/nfs/root.hpp"
 #include "backends/nfs/unstable_writes.hpp"
 #include "backends/nfs/waiting.hpp"
@@ -82,16 +84,22 @@ class OpenFiles {
 /// own.
 ///
 /// What is made belongs to the caller: where nfs.uid is root the server is asked as the caller, and if it
-/// refuses that (groups of the caller are not known here) as root, who gives it away. The rest is done as
-/// nfs.uid. There are no extended attributes and no access control lists (EOPNOTSUPP), space cannot be
+/// refuses that (groups of the caller are not known here) as root, who gives it away, and then as the caller
+/// in the directory's group. The rest is done as nfs.uid, and what a server refuses to root as owners
+/// (Squash). There are no extended attributes and no access control lists (EOPNOTSUPP), space cannot be
 /// reserved, holes are zeros, and names cannot be exchanged (EINVAL). A file that is removed or replaced
 /// while it is open keeps the name ".nfs-tierfs-" and a random text beside its old one until it is closed;
 /// who dies leaves it there.
 class PosixExport final : public PosixOrigin {
   public:
-    /// `uid`: of the client's credential. `budget`: bytes of writes on their way.
-    PosixExport(Client& client, Root& root, std::uint32_t uid, std::uint64_t budget,
-                std::chrono::milliseconds deadline);
+    struct Options {
+        std::uint32_t uid = 0;                      ///< of the client's credential
+        std::uint64_t budget = 0;                   ///< bytes of writes on their way
+        std::size_t entries = 0;                    ///< bytes of what listings brought (EntryMemory)
+        std::chrono::milliseconds longest{0};       ///< how long these are worth something
+        std::chrono::milliseconds deadline{30000};  ///< of a call
+    };
+    PosixExport(Client& client, Root& root, const Options& options);
 
     [[nodiscard]] PosixNodePtr root() override { return root_node_; }
     Result<PosixAttributes> look_up(const PosixNode& directory, const std::string& name) override;
@@ -126,6 +134,7 @@ class PosixExport final : public PosixOrigin {
     Result<void> remove_xattr(const PosixNode& node, const std::string& name) override;
     Result<struct statvfs> statistics() override;
     [[nodiscard]] bool has_acls() const override { return false; }
+    [[nodiscard]] bool waits_for_answers() const override { return true; }
     [[nodiscard]] PosixStats stats() const override;
 
     // -- for its files and directories
@@ -139,7 +148,9 @@ class PosixExport final : public PosixOrigin {
     template <typename T>
     Result<Asked<T>> ask(Call call, const char* what, T (*parse)(XdrReader&));
     [[nodiscard]] Call call(const Procedure& procedure, std::string arguments) const;
-    PosixAttributes shown(const struct stat& status, const Handle& handle);
+    /// `asked`: when, if not just now.
+    PosixAttributes shown(const struct stat& status, const Handle& handle,
+                          std::optional<Clock::time_point> asked = std::nullopt);
     Result<PosixAttributes> attributes_of(const Handle& handle);
     Result<void> set_attributes(const Handle& handle, const SetAttributes& attributes);
     Result<void> resize_to(const Handle& handle, std::uint64_t size);
@@ -147,9 +158,10 @@ class PosixExport final : public PosixOrigin {
     /// mount writes as nfs.uid whoever its writer is.
     Result<void> clear_set_id(const Handle& handle);
     /// A page of a directory: by READDIRPLUS; from a server without it names alone, by READDIR.
+    /// Look-ups of its names are answered from it for a while.
     Result<Asked<ReaddirplusReply>> read_names(const Handle& directory, std::uint64_t after,
                                                const std::string& verifier);
-    void closed(const Handle& handle);
+    void closed(const Handle& handle, bool was_written);
     [[nodiscard]] Client& client() { return client_; }
     [[nodiscard]] std::size_t read_size() const { return root_.read_size(); }
     [[nodiscard]] std::size_t write_size() const { return root_.write_size(); }
@@ -162,6 +174,7 @@ class PosixExport final : public PosixOrigin {
     PosixFilePtr make_file(const Handle& handle, int flags);
 
     Result<void> act(Call call, const char* what);
+    [[nodiscard]] Call link(const Handle& file, const Handle& directory, const std::string& name) const;
 
     /// What was made.
     struct Made {
@@ -172,6 +185,11 @@ class PosixExport final : public PosixOrigin {
     /// `what` may be asked again: it is there then, and taken for the one that was made.
     Result<Made> make(Call call, const char* what, const Handle& directory, const std::string& name,
                       const Caller& caller);
+    /// What takes a name away. In a directory of root's whose sticky bit is set only the owner of what the
+    /// name leads to may do so.
+    Result<Asked<std::uint32_t>> ask_of_name(Call call, const char* what, const Handle& directory,
+                                             const std::string& name);
+    Result<void> take_name(Call call, const char* what, const Handle& directory, const std::string& name);
     /// What the owner is to be set to when it is given away.
     Result<SetAttributes> owner(const Handle& directory, const Caller& caller);
     Result<void> make_and_give(Call call, const char* what, const PosixNode& directory,
@@ -191,6 +209,8 @@ class PosixExport final : public PosixOrigin {
     std::atomic<bool> names_alone_ = false;  ///< the server has no READDIRPLUS
     WriteBudget budget_;
     OpenFiles open_files_;
+    HalfMade half_made_;
+    EntryMemory entries_;
 };
 
 /// The errno of a status as system calls that change something know it.
@@ -198,8 +218,10 @@ int to_posix_errno(std::uint32_t status);
 
 template <typename T>
 Result<PosixExport::Asked<T>> PosixExport::ask(Call call, const char* what, T (*parse)(XdrReader&)) {
+    if (auto may = may_wait_for(what); !may) return fail(std::move(may.error()));
     const Answer<Asked<T>> answer;
     const auto deadline = call.deadline;
+    const auto changed = EntryMemory::changed_by(call);
     call.done = [answer, what, parse](Result<Reply> reply) {
         if (!reply) return answer.give(fail(reply.error().within(what)));
         XdrReader in(reply->body);
@@ -208,7 +230,9 @@ Result<PosixExport::Asked<T>> PosixExport::ask(Call call, const char* what, T (*
         answer.give(fail(EIO, std::string(what) + ": the reply makes no sense"));
     };
     client_.start(std::move(call));
-    return answer.wait(deadline);
+    auto result = answer.wait(deadline);
+    entries_.note(changed);
+    return result;
 }
 
 }  // namespace tierfs::nfs

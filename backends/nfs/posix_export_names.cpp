@@ -31,6 +31,11 @@ bool is_refusal(std::uint32_t status) {
     return status == kNoAccess || status == kNotOwner;
 }
 
+/// Nobody knows whether it was done.
+bool is_no_answer(const Error& error) {
+    return error.code == ETIMEDOUT || error.code == EIO;
+}
+
 tl::unexpected<Error> refused(const char* what, std::uint32_t status) {
     return fail(to_posix_errno(status), std::string(what) + ": " + status_name(status));
 }
@@ -48,17 +53,47 @@ Result<PosixExport::Made> PosixExport::make(Call call, const char* what, const H
     if (as_caller && asked && is_refusal(asked->reply.status)) {
         made = {{}, true, {}};
         call.credential.clear();
+        asked = ask(call, what, read_made);
+    }
+    if (as_caller && asked && is_refusal(asked->reply.status)) {
+        // Root is taken for nobody. The directory's group may be one of the caller's, as the kernel has it.
+        const auto parent = attributes_of(directory);
+        if (!parent) return fail(parent.error());
+        made.is_given_away = false;
+        made.credential = auth_sys("tierfs", caller.uid, caller.gid, {parent->status.st_gid});
+        call.credential = made.credential;
         asked = ask(std::move(call), what, read_made);
     }
     if (!asked) return fail(asked.error());
     const auto status = asked->reply.status;
     if (status != kOk && !(status == kExists && asked->sent > 1)) return refused(what, status);
     made.handle = std::move(asked->reply.handle);
-    if (!made.handle.empty()) return made;
-    auto found = find(directory, name);
-    if (!found) return fail(found.error());
-    made.handle = std::move(found->handle);
+    if (made.handle.empty()) {
+        auto found = find(directory, name);
+        if (!found) return fail(found.error());
+        made.handle = std::move(found->handle);
+    }
+    if (!made.credential.empty()) client_.squash().remember(made.handle, made.credential);
     return made;
+}
+
+Result<void> PosixExport::take_name(Call call, const char* what, const Handle& directory,
+                                    const std::string& name) {
+    const auto done = ask_of_name(std::move(call), what, directory, name);
+    if (!done) return fail(done.error());
+    if (done->reply == kOk) return {};
+    return refused(what, done->reply);
+}
+
+Result<PosixExport::Asked<std::uint32_t>> PosixExport::ask_of_name(Call call, const char* what,
+                                                                   const Handle& directory,
+                                                                   const std::string& name) {
+    auto asked = ask(call, what, read_status);
+    if (uid_ != 0 || !asked || !is_refusal(asked->reply)) return asked;
+    const auto file = find(directory, name);
+    if (!file) return asked;
+    call.owned_by = {file->handle};
+    return ask(std::move(call), what, read_status);
 }
 
 Result<SetAttributes> PosixExport::owner(const Handle& directory, const Caller& caller) {
@@ -74,25 +109,35 @@ Result<PosixCreated> PosixExport::create(const PosixNode& directory, const std::
                                          mode_t mode, const Caller& caller) {
     const auto parent = handle_of(directory);
     if (!parent) return fail(parent.error());
-    auto made = make(call(kCreate, exclusive_create_arguments(*parent, name, random_bytes(8))), "CREATE",
+    HalfMade::File half{*parent, name, random_bytes(8), {}, {}};
+    half.wanted.mode = mode & ~caller.umask & 07777U;
+    // The server may have put the verifier there.
+    half.wanted.access = half.wanted.modification = timespec{0, UTIME_NOW};
+    if (uid_ == 0 && caller.uid != 0) half.credential = auth_sys("tierfs", caller.uid, caller.gid, {});
+    auto made = make(call(kCreate, exclusive_create_arguments(*parent, name, half.verifier)), "CREATE",
                      *parent, name, caller);
     if (!made) {
+        if (is_no_answer(made.error())) half_made_.finish(std::move(half));
         // Nobody has checked whether the caller may open what is there: the kernel is to look again.
         if (made.error().code == EEXIST && (flags & O_EXCL) == 0) made.error().code = ESTALE;
         return fail(std::move(made.error()));
     }
-    SetAttributes wanted;
+    half.credential = made->credential;
     if (made->is_given_away) {
         auto given = owner(*parent, caller);
-        if (!given) return fail(given.error());
-        wanted = *given;
+        if (!given) {
+            if (is_no_answer(given.error())) half_made_.finish(std::move(half));
+            return fail(given.error());
+        }
+        half.wanted.uid = given->uid;
+        half.wanted.gid = given->gid;
     }
-    wanted.mode = mode & ~caller.umask & 07777U;
-    // The server may have put the verifier there.
-    wanted.access = wanted.modification = timespec{0, UTIME_NOW};
-    auto set = call(kSetattr, setattr_arguments(made->handle, wanted));
+    auto set = call(kSetattr, setattr_arguments(made->handle, half.wanted));
     set.credential = made->credential;
-    if (auto done = act(std::move(set), "SETATTR"); !done) return fail(std::move(done.error()));
+    if (auto done = act(std::move(set), "SETATTR"); !done) {
+        if (is_no_answer(done.error())) half_made_.finish(std::move(half));
+        return fail(std::move(done.error()));
+    }
     auto attributes = attributes_of(made->handle);
     if (!attributes) return fail(std::move(attributes.error()));
     auto file = make_file(made->handle, flags);
@@ -144,11 +189,17 @@ Result<void> PosixExport::make_link(const PosixNode& directory, const std::strin
                          directory, name, S_IFLNK, caller);
 }
 
+Call PosixExport::link(const Handle& file, const Handle& directory, const std::string& name) const {
+    auto made = call(kLink, link_arguments(file, directory, name));
+    made.owned_by = {directory, file};
+    return made;
+}
+
 Result<void> PosixExport::add_name(const PosixNode& node, const PosixNode& directory,
                                    const std::string& name) {
     const auto handle = handle_of(node), parent = handle_of(directory);
     if (!handle || !parent) return fail((handle ? parent : handle).error());
-    const auto linked = ask(call(kLink, link_arguments(*handle, *parent, name)), "LINK", read_status);
+    const auto linked = ask(link(*handle, *parent, name), "LINK", read_status);
     if (!linked) return fail(linked.error());
     if (linked->reply == kOk) return {};
     if (linked->reply == kExists && linked->sent > 1) {
@@ -164,15 +215,17 @@ Result<bool> PosixExport::keep_if_open(const Handle& directory, const std::strin
         file.attributes && (file.attributes->st_nlink > 1 || !S_ISREG(file.attributes->st_mode));
     if (may_go || !open_files_.is_open(file.handle) || open_files_.is_hidden(file.handle)) return false;
     const Place place{directory, hidden_name()};
-    auto kept = by_link ? act(call(kLink, link_arguments(file.handle, directory, place.name)), "LINK")
-                        : Result<void>(fail(EOPNOTSUPP, ""));
+    auto kept =
+        by_link ? act(link(file.handle, directory, place.name), "LINK") : Result<void>(fail(EOPNOTSUPP, ""));
     // Without links there is a moment in which the name is free.
     if (!kept && (kept.error().code == EOPNOTSUPP || kept.error().code == EPERM))
-        kept = act(call(kRename, rename_arguments(directory, name, directory, place.name)), "RENAME");
+        kept = take_name(call(kRename, rename_arguments(directory, name, directory, place.name)), "RENAME",
+                         directory, name);
     if (!kept) return fail(std::move(kept.error()));
     open_files_.hide(file.handle, place);
     if (!open_files_.is_open(file.handle))  // closed meanwhile
-        (void)act(call(kRemove, name_arguments(directory, place.name)), "REMOVE");
+        (void)take_name(call(kRemove, name_arguments(directory, place.name)), "REMOVE", directory,
+                        place.name);
     return true;
 }
 
@@ -180,6 +233,7 @@ Result<void> PosixExport::remove(const PosixNode& directory, const std::string& 
     const auto parent = handle_of(directory);
     if (!parent) return fail(parent.error());
     std::optional<OpenFiles::Leaving> leaving;
+    EntryMemory::Marks changed;
     if (!is_directory) {
         const auto file = find(*parent, name);
         if (!file) return fail(file.error());
@@ -187,10 +241,12 @@ Result<void> PosixExport::remove(const PosixNode& directory, const std::string& 
         const auto kept = keep_if_open(*parent, name, *file, false);
         if (!kept) return fail(kept.error());
         if (*kept) return {};
+        changed.push_back(EntryMemory::mark_of(file->handle));  // other names of it
     }
     const auto* const what = is_directory ? "RMDIR" : "REMOVE";
-    const auto removed =
-        ask(call(is_directory ? kRmdir : kRemove, name_arguments(*parent, name)), what, read_status);
+    const auto removed = ask_of_name(call(is_directory ? kRmdir : kRemove, name_arguments(*parent, name)),
+                                     what, *parent, name);
+    entries_.note(changed);
     if (!removed) return fail(removed.error());
     if (removed->reply == kOk || (removed->reply == kNoEntry && removed->sent > 1)) return {};
     return refused(what, removed->reply);
@@ -202,11 +258,11 @@ Result<void> PosixExport::rename_new(const Handle& from, const std::string& name
     if (find(to, new_name)) return fail(EEXIST, "RENAME");
     const bool is_directory = file.attributes && S_ISDIR(file.attributes->st_mode);
     if (!is_directory) {
-        auto linked = act(call(kLink, link_arguments(file.handle, to, new_name)), "LINK");
-        if (linked) return act(call(kRemove, name_arguments(from, name)), "REMOVE");
+        auto linked = act(link(file.handle, to, new_name), "LINK");
+        if (linked) return take_name(call(kRemove, name_arguments(from, name)), "REMOVE", from, name);
         if (linked.error().code != EOPNOTSUPP) return linked;
     }
-    return act(call(kRename, rename_arguments(from, name, to, new_name)), "RENAME");
+    return take_name(call(kRename, rename_arguments(from, name, to, new_name)), "RENAME", from, name);
 }
 
 Result<void> PosixExport::rename(const PosixNode& from, const std::string& name, const PosixNode& to,
@@ -221,16 +277,19 @@ Result<void> PosixExport::rename(const PosixNode& from, const std::string& name,
         return rename_new(*source, name, *file, *target, new_name);
     }
     std::optional<OpenFiles::Leaving> leaving;
+    EntryMemory::Marks changed;
     if (const auto replaced = find(*target, new_name)) {
         const auto moved = find(*source, name);
         if (moved && moved->handle != replaced->handle) {
             leaving.emplace(open_files_, replaced->handle);
             const auto kept = keep_if_open(*target, new_name, *replaced, true);
             if (!kept) return fail(kept.error());
+            changed.push_back(EntryMemory::mark_of(replaced->handle));
         }
     }
-    const auto renamed =
-        ask(call(kRename, rename_arguments(*source, name, *target, new_name)), "RENAME", read_status);
+    const auto renamed = ask_of_name(call(kRename, rename_arguments(*source, name, *target, new_name)),
+                                     "RENAME", *source, name);
+    entries_.note(changed);
     if (!renamed) return fail(renamed.error());
     if (renamed->reply == kOk) return {};
     if (renamed->reply == kNoEntry && renamed->sent > 1 && !find(*source, name) && find(*target, new_name))

@@ -27,7 +27,7 @@ PosixExportFile::~PosixExportFile() {
     writes_->commit();
     if (const auto failed = problem(); !failed)
         log::error("nfs: what was written last to a file that is closed is lost: " + failed.error().message);
-    origin_.closed(handle_);
+    origin_.closed(handle_, has_written_);
 }
 
 Result<void> PosixExportFile::problem() {
@@ -36,6 +36,7 @@ Result<void> PosixExportFile::problem() {
 }
 
 Result<std::size_t> PosixExportFile::read(std::span<std::byte> destination, std::uint64_t offset) {
+    if (auto may = may_wait_for("READ"); !may) return fail(std::move(may.error()));
     writes_->settle();
     std::size_t done = 0;
     while (done < destination.size()) {
@@ -64,8 +65,13 @@ Result<std::size_t> PosixExportFile::read(std::span<std::byte> destination, std:
 Result<void> PosixExportFile::write(std::span<const std::byte> bytes, std::uint64_t offset) {
     if (auto failed = problem(); !failed) return failed;
     if (auto cleared = origin_.clear_set_id(handle_); !cleared) return cleared;
+    const bool is_first = !has_written_.exchange(true);
     writes_->write(bytes, offset, origin_.write_size());
-    return is_synchronous_ ? sync(true) : Result<void>();
+    if (is_synchronous_) return sync(true);
+    if (!is_first) return {};
+    // Programs that do not look at what close(2) says are to hear of a server that takes nothing from them.
+    writes_->settle();
+    return problem();
 }
 
 Result<void> PosixExportFile::resize(std::uint64_t size) {
@@ -118,7 +124,8 @@ Result<std::optional<PosixEntry>> PosixExportDirectory::read(std::int64_t after)
     if (entry.status) {
         made.type = static_cast<unsigned char>((entry.status->st_mode & S_IFMT) >> 12U);  // IFTODT
         const bool is_plain = made.name != "." && made.name != "..";
-        if (is_plain && !entry.handle.empty()) made.attributes = origin_.shown(*entry.status, entry.handle);
+        if (is_plain && !entry.handle.empty())
+            made.attributes = origin_.shown(*entry.status, entry.handle, asked_);
     }
     return made;
 }
@@ -127,6 +134,7 @@ Result<void> PosixExportDirectory::fetch(std::uint64_t after) {
     bool again = false;
     for (unsigned pages = 0; pages < kMostEmptyPages; ++pages) {
         if (after == 0) verifier_.assign(8, '\0');
+        asked_ = Clock::now();
         auto asked = origin_.read_names(handle_, after, verifier_);
         if (!asked) return fail(std::move(asked.error()));
         auto& reply = asked->reply;

@@ -7,8 +7,9 @@
 
 namespace tierfs::nfs {
 
-/// See PosixFile. What was written is durable after sync() and after flush(): then other clients see it, too
-/// (close-to-open). `origin` must outlive it.
+/// See PosixFile. The first write returns when the server has answered it, later ones at once. What was
+/// written is durable after sync() and after flush(): then other clients see it, too (close-to-open).
+/// `origin` must outlive it.
 class PosixExportFile final : public PosixFile {
   public:
     PosixExportFile(PosixExport& origin, Handle handle, std::shared_ptr<UnstableWrites> writes, int flags);
@@ -32,6 +33,7 @@ class PosixExportFile final : public PosixFile {
     const Handle handle_;
     const std::shared_ptr<UnstableWrites> writes_;
     const bool is_synchronous_;
+    std::atomic<bool> has_written_ = false;
     Mutex mutex_;
     std::uint64_t told_ TIERFS_GUARDED_BY(mutex_);  ///< see UnstableWrites::problem
 };
@@ -52,6 +54,7 @@ class PosixExportDirectory final : public PosixDirectory {
     const Handle handle_;
     Mutex mutex_;
     std::deque<DirectoryEntry3> page_ TIERFS_GUARDED_BY(mutex_);  ///< what follows place_
+    Clock::time_point asked_ TIERFS_GUARDED_BY(mutex_);           ///< for the page
     std::uint64_t place_ TIERFS_GUARDED_BY(mutex_) = 0;
     bool is_last_ TIERFS_GUARDED_BY(mutex_) = false;
     std::string verifier_ TIERFS_GUARDED_BY(mutex_) = std::string(8, '\0');

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "config/base/delivery.hpp"
+
 namespace tierfs::nfs {
 namespace {
 
@@ -89,6 +91,7 @@ void Root::answer(const Error& problem) {
             waiting = waiting_.erase(waiting);
         }
     }
+    const Delivery delivery;
     for (const auto& done : ready) {
         if (!handle.empty()) {
             done(handle);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "config/base/delivery.hpp"
 #include "config/base/log.hpp"
 
 namespace tierfs::nfs {
@@ -226,13 +227,16 @@ void UnstableWrites::send_again() {
 }
 
 void UnstableWrites::settle() {
+    if (!may_wait_for("WRITE")) return;
     MutexLock lock(mutex_);
     const auto up_to = last_;
     while (is_on_its_way(up_to)) lock.wait(changed_);
 }
 
 void UnstableWrites::commit() {
+    auto may = may_wait_for("COMMIT");
     MutexLock lock(mutex_);
+    if (!may) return note(std::move(may.error()));
     const auto up_to = last_;
     for (unsigned attempts = 0; !pieces_.empty() && pieces_.front()->number <= up_to;) {
         if (is_committing_ || is_sending_again_ || is_on_its_way(up_to)) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "backends/nfs/client.hpp"
+#include "config/base/delivery.hpp"
 #include "config/base/mutex.hpp"
 
 namespace tierfs::nfs {
@@ -21,8 +22,10 @@ class Answer {
         state_->ready.notify_all();
     }
 
-    /// ETIMEDOUT when nothing has come a second after the deadline, which who answers knows too.
+    /// ETIMEDOUT when nothing has come a second after the deadline, which who answers knows too. EDEADLK: see
+    /// may_wait_for. Where the answer goes to memory of the caller, that is asked before the call is sent.
     Result<T> wait(Clock::time_point deadline) const {
+        if (auto may = may_wait_for("the NFS server"); !may) return fail(std::move(may.error()));
         MutexLock lock(state_->mutex);
         while (!state_->value) {
             if (lock.wait_until(state_->ready, deadline + std::chrono::seconds(1)) == std::cv_status::timeout)
@@ -43,6 +46,7 @@ class Answer {
 /// Sends a call and waits: what `parse` makes of the reply's own part. EIO with `what` when it does not fit.
 template <typename T>
 Result<T> ask(Client& client, Call call, const std::string& what, T (*parse)(XdrReader&)) {
+    if (auto may = may_wait_for(what); !may) return fail(std::move(may.error()));
     const Answer<T> answer;
     const auto deadline = call.deadline;
     call.done = [answer, what, parse](Result<Reply> reply) {

@@ -24,6 +24,8 @@ struct PosixIdentity {
     friend bool operator==(const PosixIdentity&, const PosixIdentity&) = default;
 };
 
+class PosixNode;
+
 struct PosixAttributes {
     struct stat status {};
     std::int64_t born_ns = 0;
@@ -34,6 +36,9 @@ struct PosixAttributes {
         always,
         none,  ///< the bytes can be read through PosixFile alone
     } trust = Trust::by_time;
+    double age_s = 0;  ///< seconds since they were so: nobody may keep them for as long as new ones
+    /// Of a directory, where it can be reached without its name and at no cost; else null.
+    std::shared_ptr<const PosixNode> node;
     [[nodiscard]] PosixIdentity identity() const { return {status.st_dev, status.st_ino, born_ns}; }
 };
 
@@ -182,9 +187,12 @@ class PosixOrigin {
     [[nodiscard]] virtual bool has_acls() const = 0;
     /// Whether locks are the origin's, so that they hold against those who use it by other ways.
     [[nodiscard]] virtual bool has_locks() const { return false; }
-    /// Whether calls are system calls: they may be many, and hang. Else each is made of requests that have
-    /// deadlines of their own, of which some need many.
+    /// Whether calls are system calls or single requests: they may be many, and hang. Else each is made of
+    /// requests that have deadlines of their own, of which some need many.
     [[nodiscard]] virtual bool answers_cheaply() const { return true; }
+    /// Whether calls, and the end of a file or a node, may wait for answers that threads of the origin bring:
+    /// then none of those threads may call (Delivery).
+    [[nodiscard]] virtual bool waits_for_answers() const { return !answers_cheaply(); }
     [[nodiscard]] virtual PosixStats stats() const = 0;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/base/delivery.hpp"
+
 namespace tierfs {
 namespace {
 
@@ -84,8 +86,11 @@ void ReadPool::watch_deadlines() {
         (void)lock.wait_until(shared_->changed, earliest);
         auto overdue = take_overdue(*shared_, Clock::now());
         lock.unlock();
-        for (auto& request : overdue) request.done(no_answer());
-        overdue.clear();
+        {
+            const Delivery delivery;
+            for (auto& request : overdue) request.done(no_answer());
+            overdue.clear();
+        }
         lock.lock();
     }
 }
@@ -141,6 +146,7 @@ bool ReadPool::next(Shared& shared, OriginRead& request, std::size_t number) {
 void ReadPool::run(const std::shared_ptr<Shared>& shared, std::size_t number) {
     OriginRead request;
     while (next(*shared, request, number)) {
+        const Delivery delivery;
         shared->serve(request);
         request = OriginRead{};  // what `done` holds must not live until the next request comes
     }

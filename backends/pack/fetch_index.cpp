@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/pack/reading.hpp"
+#include "config/base/delivery.hpp"
 #include "config/base/file_descriptor.hpp"
 #include "config/base/json_text.hpp"
 
@@ -22,6 +23,7 @@ constexpr std::size_t kPart = 4 << 20, kParts = 8;
 /// Copies a file of so many bytes into `fd`; their digest.
 Result<ContentId> copy_file(Origin& dest, const std::string& path, std::uint64_t bytes, int fd,
                             const std::string& shown) {
+    if (auto may = may_wait_for("a read of a pack"); !may) return fail(std::move(may.error()));
     std::vector<std::byte> buffer(std::min<std::uint64_t>(kPart * kParts, bytes));
     XXH3_state_t state;
     XXH3_128bits_reset(&state);

@@ -1,5 +1,7 @@
 #include "backends/pack/reading.hpp"
 
+#include "config/base/delivery.hpp"
+
 namespace tierfs::pack {
 
 void Reads::start(std::string path, std::string version, std::uint64_t offset, std::span<std::byte> to) {
@@ -36,6 +38,7 @@ Result<void> Reads::wait() {
 
 Result<void> read_now(Origin& origin, const std::string& path, std::uint64_t offset,
                       std::span<std::byte> to) {
+    if (auto may = may_wait_for("a read of a pack"); !may) return may;
     Reads reads(origin, Priority::demand);
     reads.start(path, {}, offset, to);
     return reads.wait();

@@ -8,6 +8,7 @@
 #include "backends/s3/client/keys.hpp"
 #include "backends/s3/client/writer.hpp"
 #include "backends/s3/readwrite/posix_bucket.hpp"
+#include "config/base/delivery.hpp"
 
 namespace tierfs {
 namespace {
@@ -218,6 +219,7 @@ Result<Attributes> S3Origin::stat(const std::string& path) {
         std::condition_variable ready;
         std::optional<Result<http::Response>> result TIERFS_GUARDED_BY(mutex);
     };
+    if (auto may = may_wait_for("a request to S3"); !may) return fail(std::move(may.error()));
     const auto slot = std::make_shared<Head>();
     auto head_request = head_operation(path);
     head_request.done = [slot](Result<http::Response> result) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "config/base/delivery.hpp"
 #include "config/base/sync_point.hpp"
 #include "config/base/time.hpp"
 
@@ -25,6 +26,11 @@ std::span<std::byte> buffer_of(std::size_t size) {
 }
 
 }  // namespace
+
+LiveFile::~LiveFile() {
+    if (closers == nullptr || !Delivery::is_under_way()) return;
+    closers->post([closed = std::move(file)](bool) mutable { closed.reset(); });
+}
 
 LiveChange::LiveChange(LiveNodePtr node) : node_(std::move(node)) {
     auto& content = node_->content;
@@ -62,6 +68,7 @@ LiveFiles::Opened LiveFiles::add(const LiveNodePtr& node, const PosixNodePtr& he
     made->node = node;
     made->file = std::move(file);
     made->writes = is_open_for_writing(flags);
+    made->closers = readers_.get();
     const MutexLock lock(mutex_);
     opened.handle = next_++;
     files_.emplace(opened.handle, std::move(made));
@@ -187,7 +194,9 @@ void LiveFiles::read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_
     }
     if (!object) return read_directly(*file, offset, size, reply);
     store_.read(object, offset, size, [=, this, reply = std::move(reply)](Result<ReadReply> read) {
-        if (read || read.error().code == ECANCELED) return reply(std::move(read));
+        // Who has waited for the origin in vain is not to wait for it twice.
+        if (read || read.error().code == ECANCELED || read.error().code == ETIMEDOUT)
+            return reply(std::move(read));
         {
             auto& now = file->node->content;
             const MutexLock lock(now.mutex);

@@ -21,12 +21,19 @@
 
 namespace tierfs {
 
-/// An open of a regular file. Lives until it is closed and its requests have been answered.
+/// An open of a regular file. Lives until it is closed and its requests have been answered. The last of them
+/// may let go of it while it is answered: there it is closed by another thread, for that may ask the origin.
 struct LiveFile {
+    LiveFile() = default;
+    ~LiveFile();
+    LiveFile(const LiveFile&) = delete;
+    LiveFile& operator=(const LiveFile&) = delete;
+
     LiveNodePtr node;
     PosixFilePtr file;
     bool writes = false;
-    FileUsers users;  ///< of one that is open for writing
+    FileUsers users;                ///< of one that is open for writing
+    WorkerPool* closers = nullptr;  ///< null: closing waits for no answers (PosixOrigin::waits_for_answers)
 };
 using LiveFilePtr = std::shared_ptr<LiveFile>;
 
@@ -66,8 +73,9 @@ class LiveChange {
 class LiveFiles {
   public:
     /// `identity`: Origin::identity. `readers`: threads for reads of the origin's file that follow a failed
-    /// read of the tiers; 0: those that bring the failure do it, which they may where reading is a system
-    /// call and nothing else. `is_passthrough_asked_for`: see LivePassthrough.
+    /// read of the tiers, and to close what an answer lets go of; 0: those that bring the failure do it,
+    /// which they may where the origin does not wait for answers (PosixOrigin::waits_for_answers).
+    /// `is_passthrough_asked_for`: see LivePassthrough.
     LiveFiles(Store& store, LiveNodes& nodes, std::string identity, unsigned readers,
               bool is_passthrough_asked_for = false)
         : store_(store),

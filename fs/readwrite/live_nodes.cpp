@@ -73,6 +73,7 @@ Result<LiveNodes::Way> LiveNodes::way_to(const LiveNodePtr& node) {
     for (;;) {
         way.from = at->kept;
         if (!way.from) way.from = held_.get(at->id).value_or(nullptr);
+        if (!way.from && at->names.empty()) way.from = at->nameless;
         if (way.from) return way;
         if (!at->names.empty() && passed.insert(at.get()).second) {
             if (way.steps.size() >= kDeepest) return fail(ENAMETOOLONG, "a path is too deep");
@@ -140,6 +141,7 @@ LiveNodePtr LiveNodes::met(const LiveNodePtr& parent, const std::string& name,
         nodes_.emplace(node->id, node);
     }
     ++node->lookups;
+    if (!node->nameless) node->nameless = attributes.node;
     if (node->id != kRootNode) add_name(*node, parent, name);
     return node;
 }

@@ -77,13 +77,15 @@ class LiveNode {
     std::uint64_t lookups = 0, opens = 0;
     std::vector<Name> names;  ///< where it was met, the last first; some may be out of date
     PosixNodePtr kept;        ///< once no name leads to it, as long as somebody has it open
+    PosixNodePtr nameless;    ///< how it is reached when no name leads to it (PosixAttributes::node)
 };
 
 /// The files that the kernel knows, by node id and by what they are at the origin, until it forgets them.
 /// Thread-safe; no lock is held while the origin is asked.
 ///
 /// Descriptors of the origin are kept for the nodes used last only; others are found again by their names,
-/// and recognised by their identity. ESTALE: nothing at these names is that file any more.
+/// and recognised by their identity. ESTALE: nothing at these names is that file any more, and it is no
+/// directory that the origin reaches without its name.
 class LiveNodes {
   public:
     /// Names under which one file is looked for.

@@ -85,7 +85,7 @@ LiveOperations::LiveOperations(PosixOrigin& origin, Store& store, const std::str
       absent_s_(seconds(std::min(settings.metadata_ttl, kLongestAbsent))),
       pack_max_object_(settings.pack_max_object),
       nodes_(origin, root, descriptors_to_keep()),
-      files_(store, nodes_, identity, origin.answers_cheaply() ? 0 : kReaders,
+      files_(store, nodes_, identity, origin.waits_for_answers() ? kReaders : 0,
              settings.writes_passthrough == "true"),
       locks_(files_, origin.has_locks()) {}
 
@@ -118,8 +118,8 @@ fuse_entry_param LiveOperations::entry(LiveNode& node, const PosixAttributes& at
     entry.ino = node.id;
     entry.generation = 1;  // node ids are never reused
     entry.attr = shown(attributes);
-    entry.attr_timeout = valid_s(node);
-    entry.entry_timeout = valid_s_;
+    entry.attr_timeout = std::max(0.0, valid_s(node) - attributes.age_s);
+    entry.entry_timeout = std::max(0.0, valid_s_ - attributes.age_s);
     return entry;
 }
 

@@ -1,5 +1,4 @@
 // Index::open: opens what is there if it is ours and sound, else puts it aside and starts empty.
-#include <rocksdb/cache.h>
 
 #include <algorithm>
 #include <optional>

@@ -1,6 +1,5 @@
 #include "tiering/index/rocks_index.hpp"
 
-#include <rocksdb/cache.h>
 #include <rocksdb/convenience.h>
 
 #include <utility>

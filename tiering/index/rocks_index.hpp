@@ -12,6 +12,7 @@
 
 #include "config/base/mutex.hpp"
 #include "tiering/index/index.hpp"
+#include "tiering/index/rocks_cache.hpp"
 
 namespace tierfs {
 

@@ -1,6 +1,5 @@
 #include "tiering/index/rocks_options.hpp"
 
-#include <rocksdb/cache.h>
 #include <rocksdb/convenience.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/slice_transform.h>

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "tiering/index/rocks_cache.hpp"
+
 namespace rocksdb {
 class Cache;
 }

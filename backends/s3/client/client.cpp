@@ -2,6 +2,7 @@
 
 #include "backends/s3/client/keys.hpp"
 #include "backends/s3/client/verdict.hpp"
+#include "config/base/delivery.hpp"
 #include "config/base/log.hpp"
 
 namespace tierfs::s3 {
@@ -269,6 +270,7 @@ Result<http::Response> Client::run(Operation operation) {
         std::condition_variable ready;
         std::optional<Result<http::Response>> result TIERFS_GUARDED_BY(mutex);
     };
+    if (auto may = may_wait_for("a request to S3"); !may) return fail(std::move(may.error()));
     const auto slot = std::make_shared<Slot>();
     operation.done = [slot](Result<http::Response> result) {
         const MutexLock lock(slot->mutex);

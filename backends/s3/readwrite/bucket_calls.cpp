@@ -7,6 +7,7 @@
 #include "backends/s3/client/head.hpp"
 #include "backends/s3/client/sigv4.hpp"
 #include "backends/s3/client/upload_xml.hpp"
+#include "config/base/delivery.hpp"
 #include "config/base/hex.hpp"
 #include "config/base/units.hpp"
 
@@ -71,7 +72,9 @@ Error of_copy(Error error) {
 }  // namespace
 
 bool Together::begin() {
+    auto may = may_wait_for("requests to S3");
     MutexLock lock(mutex_);
+    if (!may) result_ = std::move(may);
     while (running_ >= most_) lock.wait(ended_);
     if (!result_) return false;
     ++running_;
@@ -126,7 +129,7 @@ void BucketCalls::head(const std::string& path, std::function<void(Result<Facts>
 Result<Facts> BucketCalls::head(const std::string& path) {
     Together one(1);
     Result<Facts> found;
-    (void)one.begin();
+    if (!one.begin()) return fail(one.wait().error());
     head(path, [&](Result<Facts> facts) {
         found = std::move(facts);
         one.end({});
@@ -170,7 +173,7 @@ void BucketCalls::read(const std::string& path, const std::string& version, std:
 Result<void> BucketCalls::read(const std::string& path, const std::string& version, std::uint64_t offset,
                                std::span<std::byte> destination) {
     Together one(1);
-    (void)one.begin();
+    if (!one.begin()) return one.wait();
     read(path, version, offset, destination, [&](Result<void> result) { one.end(std::move(result)); });
     return one.wait();
 }
@@ -371,7 +374,7 @@ Result<std::string> BucketCalls::copy_in_parts(const std::string& from, const Fa
 
 Result<void> BucketCalls::remove(const std::string& path) {
     Together one(1);
-    (void)one.begin();
+    if (!one.begin()) return one.wait();
     remove(path, [&](Result<void> result) { one.end(std::move(result)); });
     return one.wait();
 }

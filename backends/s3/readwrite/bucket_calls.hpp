@@ -36,7 +36,7 @@ class Together {
     Together(const Together&) = delete;
     Together& operator=(const Together&) = delete;
 
-    /// False: one has failed, do not begin more.
+    /// False: one has failed, do not begin more. EDEADLK: see may_wait_for.
     bool begin() TIERFS_EXCLUDES(mutex_);
     void end(Result<void> result) TIERFS_EXCLUDES(mutex_);
     Result<void> wait() TIERFS_EXCLUDES(mutex_);

@@ -132,7 +132,7 @@ Result<Facts> PosixBucket::ask(const std::string& path) {
     // Both at once: S3 does not tell whether a name is a key, a prefix or both.
     Result<Facts> file;
     Together head(1);
-    (void)head.begin();
+    if (!head.begin()) return fail(head.wait().error());
     calls_.head(path, [&](Result<Facts> found) {
         file = std::move(found);
         head.end({});

@@ -72,11 +72,12 @@ class Relay:
     """Between client and server. `spoil` is called with the number (from 0) of each record of replies, without its mark,
     and returns what is passed on instead, or None: the connection ends after half of the record. heard: a list that
     gets (procedure, uid, gid, further groups) of each NFS call, or None. lacking: procedures that are answered with
-    NFS3ERR_NOTSUPP."""
+    NFS3ERR_NOTSUPP. lost: procedures whose calls do not reach the server. unheard: those whose answers are swallowed."""
 
     def __init__(self, upstream, spoil=None):
         self.upstream, self.spoil = upstream, spoil
         self.records, self.heard, self.lacking, self._unanswered = 0, None, (), set()
+        self.lost, self.unheard, self._swallowed = (), (), set()
         self._lock, self._open = threading.Lock(), set()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self._listener.getsockname()[1]
@@ -132,6 +133,10 @@ class Relay:
                     heard.append(_caller(record))
                 if _caller(record)[0] in self.lacking:
                     self._unanswered.add(record[:4])
+                if _caller(record)[0] in self.lost:
+                    continue
+                if _caller(record)[0] in self.unheard:
+                    self._swallowed.add(record[:4])
                 server.sendall(mark + record)
         with contextlib.suppress(OSError):
             server.shutdown(socket.SHUT_RDWR)
@@ -143,6 +148,8 @@ class Relay:
                 mark, = struct.unpack(">I", _exactly(server, 4))
                 last = bool(mark >> 31)
                 record += _exactly(server, mark & 0x7FFFFFFF)
+            if record[:4] in self._swallowed:
+                continue
             with self._lock:
                 number, self.records = self.records, self.records + 1
             if record[:4] in self._unanswered:  # accepted, no verifier, success; the status, no attributes

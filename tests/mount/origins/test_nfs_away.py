@@ -122,3 +122,81 @@ def test_who_waits_can_be_killed(own_nfs_server, mount, writable):
     if writable:
         data.write(m.path / "after", b"after")
         assert (own_nfs_server.data / "after").read_bytes() == b"after"
+
+
+SILENT = """
+import errno, random, threading
+mode, count, tolerated = sys.argv[3], int(sys.argv[4]), (errno.EIO, errno.ETIMEDOUT) if sys.argv[5] == 'soft' else ()
+over = threading.Event()
+def read(number):
+    path = f'file{random.randrange(64)}'
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        assert os.pread(file, 100_000, 0) in (b'', bytes(100_000)), path
+    finally:
+        os.close(file)
+def write(number):
+    file = os.open(f'written{number}', os.O_WRONLY | os.O_CREAT)
+    try:
+        os.pwrite(file, b'w' * 100_000, 0)
+        os.fsync(file)
+    finally:
+        os.close(file)
+def run(number):
+    while not over.is_set():
+        try:
+            (read if mode == 'read' else write)(number)
+        except OSError as error:
+            if error.errno not in tolerated:
+                print(mode, error, flush=True)
+                os._exit(1)
+    if mode == 'write':  # what failed while the server was away is told by then
+        write(number)
+threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+for thread in threads:
+    thread.start()
+sys.stdin.readline()
+over.set()
+for thread in threads:
+    thread.join()
+"""
+
+
+@contextlib.contextmanager
+def busy(folder, kind, count, mode):
+    """So many threads of another process that read or write until this ends; errors that are none of the mode's fail."""
+    child = subprocess.Popen(["/usr/bin/python3", "-S", "-c", f"import os, sys\nos.chdir(sys.argv[1])\n{SILENT}", folder, "", kind,
+                              str(count), mode], stdin=subprocess.PIPE)
+    try:
+        yield child
+        child.communicate(b"\n", timeout=30 * processes.SLOWNESS)
+        assert child.returncode == 0
+    finally:
+        child.kill()
+        child.wait()
+
+
+@pytest.mark.tsan
+@pytest.mark.parametrize("connections", [1, 4])
+@pytest.mark.parametrize("mode", ["soft", "hard"])
+def test_server_that_is_silent_under_readers_and_writers(own_nfs_server, mount, mode, connections):
+    """Threads that bring answers wait for none: what they hand on, a read that failed among it, does not hold them."""
+    deadline = 2
+    for number in range(64):
+        data.write(own_nfs_server.data / f"file{number}", bytes(100_000))
+    time.sleep(1.5)  # a version that has just come is not taken into the tiers
+    m = mount(own_nfs_server.url("", mode=mode), {"rw": None, "origin.deadline": f"{deadline}s", "nfs.connections": connections,
+                                                  "class": "none", "ram.limit": "0", "metadata.ttl": "1h"})
+    with busy(m.path, "read", 32, mode), busy(m.path, "write", 32, mode):
+        processes.wait_until(lambda: len(list(own_nfs_server.data.glob("written*"))) == 32, what="all write")
+        with away(own_nfs_server, "paused"):
+            time.sleep(3 * deadline)
+        back = time.monotonic()
+        with all_at_once(m.path, ["assert len(os.listdir()) >= 96", "assert open('file1', 'rb').read() == bytes(100_000)",
+                                  "f = open('anew', 'wb'); f.write(b'x'); f.close()"]) as children:
+            assert [child.wait(20 * processes.SLOWNESS) for child in children] == [0] * len(children)
+        assert time.monotonic() - back < 2 * processes.SLOWNESS
+    for number in range(32):
+        assert (own_nfs_server.data / f"written{number}").read_bytes() == b"w" * 100_000
+    m.umount()
