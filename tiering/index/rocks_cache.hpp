@@ -1,4 +1,4 @@
-// RocksDB's block cache, under the name that its release has for it; includes RocksDB. Internal to tiering/index.
+// RocksDB's block cache, by its release's name for it; includes RocksDB. Internal to tiering/index.
 #pragma once
 
 #include <rocksdb/cache.h>
