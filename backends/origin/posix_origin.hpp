@@ -80,6 +80,9 @@ class PosixFile {
     virtual Result<void> sync(bool data_only) = 0;
     /// What close(2) says of earlier writes, and the file stays open.
     virtual Result<void> flush() = 0;
+    /// Whether nothing has been written since it was made or cut to nothing, so that flush() would show others
+    /// an empty file: not to be called while a descriptor is left that will bring the content.
+    [[nodiscard]] virtual bool awaits_content() { return false; }
     virtual Result<PosixAttributes> attributes() = 0;
     /// Where locks are taken on it (backends/origin/posix_locks.hpp); may live longer than this.
     /// `for_writing`: for exclusive ones, too. Only where PosixOrigin::has_locks().

@@ -1,12 +1,17 @@
 #include "fs/readwrite/file_users.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
 
 namespace tierfs {
+
+namespace fs = std::filesystem;
 
 pid_t process_of(pid_t thread) {
     std::ifstream status("/proc/" + std::to_string(thread) + "/status");
@@ -16,6 +21,56 @@ pid_t process_of(pid_t thread) {
             return static_cast<pid_t>(std::strtol(line.c_str() + kName.size(), nullptr, 10));
     }
     return 0;
+}
+
+namespace {
+
+constexpr std::size_t kMostDescendants = 1024;
+
+/// Lines of "NAME:\tVALUE"; empty: there is no such line.
+std::string field(const fs::path& file, std::string_view name) {
+    std::ifstream lines(file);
+    for (std::string line; std::getline(lines, line);) {
+        if (!line.starts_with(name) || line.size() <= name.size() || line[name.size()] != ':') continue;
+        const auto value = line.find_first_not_of(" \t", name.size() + 1);
+        return value == std::string::npos ? std::string() : line.substr(value);
+    }
+    return {};
+}
+
+bool has_open_for_writing(pid_t process, std::uint64_t inode) {
+    std::error_code ended;
+    for (fs::directory_iterator entry("/proc/" + std::to_string(process) + "/fdinfo", ended), end;
+         !ended && entry != end; entry.increment(ended)) {
+        if (std::strtoull(field(entry->path(), "ino").c_str(), nullptr, 10) != inode) continue;
+        const auto flags = std::strtol(field(entry->path(), "flags").c_str(), nullptr, 8);
+        if ((flags & O_ACCMODE) != O_RDONLY) return true;
+    }
+    return false;
+}
+
+std::vector<pid_t> children_of(pid_t process) {
+    std::vector<pid_t> children;
+    std::error_code ended;
+    for (fs::directory_iterator task("/proc/" + std::to_string(process) + "/task", ended), end;
+         !ended && task != end; task.increment(ended)) {
+        std::ifstream list(task->path() / "children");
+        for (pid_t child = 0; list >> child;) children.push_back(child);
+    }
+    return children;
+}
+
+}  // namespace
+
+bool is_open_for_writing_by(pid_t thread, std::uint64_t inode) {
+    const pid_t process = thread != 0 ? process_of(thread) : 0;
+    if (process == 0) return false;
+    std::vector<pid_t> look{process};
+    for (std::size_t i = 0; i < look.size() && i < kMostDescendants; ++i) {
+        if (has_open_for_writing(look[i], inode)) return true;
+        for (const pid_t child : children_of(look[i])) look.push_back(child);
+    }
+    return false;
 }
 
 void FileUsers::add(pid_t thread) {

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "config/base/mutex.hpp"
@@ -32,5 +33,9 @@ class FileUsers {
 
 /// The process of a thread (Tgid of /proc/TID/status: proc(5)); 0: it is gone.
 pid_t process_of(pid_t thread);
+
+/// Whether the process of a thread, or one that descends from it, has a descriptor of a file open for writing
+/// (fdinfo of proc(5)). `inode`: st_ino of the file. False where that cannot be told.
+bool is_open_for_writing_by(pid_t thread, std::uint64_t inode);
 
 }  // namespace tierfs

@@ -44,7 +44,7 @@ void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
         made->users.add(asker);
     if (opened->backing_id != 0 && (flags & O_ACCMODE) != O_WRONLY)
         trace_passthrough(operations, *place, Session::current().asker, uid);
-    if (!request.opened(open_reply(operations, *opened, flags))) operations.files().close(opened->handle);
+    if (!request.opened(open_reply(operations, *opened))) operations.files().close(opened->handle);
 }
 
 void release_file(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* file) {
@@ -132,9 +132,12 @@ void flush_file(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* info) {
     auto& operations = Session::user_of<LiveOperations>(raw);
     const auto file = operations.files().find(info->fh);
     if (file && operations.locks().serves()) return flush_and_unlock(raw, *file, *info);
-    const bool is_anothers =
-        file && !operations.origin().answers_cheaply() && !file->users.has(::fuse_req_ctx(raw)->pid);
-    on_file(raw, info, [=](PosixFile& open) { return is_anothers ? Result<void>{} : open.flush(); });
+    const pid_t asker = ::fuse_req_ctx(raw)->pid;
+    const bool goes_on =
+        file && !operations.origin().answers_cheaply() &&
+        (!file->users.has(asker) ||
+         (file->file->awaits_content() && is_open_for_writing_by(asker, file->node->identity.inode)));
+    on_file(raw, info, [=](PosixFile& open) { return goes_on ? Result<void>{} : open.flush(); });
 }
 
 void sync_file(fuse_req_t raw, fuse_ino_t /*node*/, int data_only, fuse_file_info* info) {

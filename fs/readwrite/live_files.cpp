@@ -64,6 +64,7 @@ LiveFiles::Opened LiveFiles::add(const LiveNodePtr& node, const PosixNodePtr& he
     nodes_.opened(node, held);
     Opened opened;
     opened.backing_id = passthrough_.open(*node, *file, flags, is_wanted);
+    opened.is_flushed = is_open_for_writing(flags) || (flags & O_TRUNC) != 0;
     auto made = std::make_shared<LiveFile>();
     made->node = node;
     made->file = std::move(file);
@@ -94,7 +95,9 @@ Result<LiveFiles::Opened> LiveFiles::open(const LiveNodePtr& node, const PosixNo
 
 LiveFiles::Opened LiveFiles::created(const LiveNodePtr& node, PosixFilePtr file, int flags) {
     if (is_open_for_writing(flags)) LiveChange(node).leave_open();
-    return add(node, nullptr, std::move(file), flags, true);
+    auto opened = add(node, nullptr, std::move(file), flags, true);
+    opened.is_flushed = true;  // closing it is what puts it there
+    return opened;
 }
 
 LiveFiles::Settled LiveFiles::settle(const LiveNodePtr& node, PosixFile& file) {

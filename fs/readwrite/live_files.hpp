@@ -87,6 +87,7 @@ class LiveFiles {
     struct Opened {
         std::uint64_t handle = 0;
         bool keeps_cache = false;     ///< the pages that the kernel has of it are right
+        bool is_flushed = false;      ///< close(2) tells what became of what it changed
         std::int32_t backing_id = 0;  ///< not 0: the kernel reads and writes it by itself
     };
     /// `open` opens the origin's file, which `held` is.

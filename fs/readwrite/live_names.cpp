@@ -24,9 +24,7 @@ void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode, fu
     const auto node = operations.nodes().met(place->node, name, made->attributes);
     const auto opened = operations.files().created(node, std::move(made->file), file->flags);
     if (const auto open = operations.files().find(opened.handle)) open->users.add(asker);
-    if (request.created(operations.entry(*node, made->attributes),
-                        open_reply(operations, opened, file->flags)))
-        return;
+    if (request.created(operations.entry(*node, made->attributes), open_reply(operations, opened))) return;
     operations.files().close(opened.handle);
     operations.nodes().forget(node->id, 1);
 }

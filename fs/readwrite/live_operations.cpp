@@ -82,7 +82,8 @@ LiveOperations::LiveOperations(PosixOrigin& origin, Store& store, const std::str
       store_(store),
       device_(root.status.st_dev),
       valid_s_(seconds(settings.metadata_ttl)),
-      absent_s_(seconds(std::min(settings.metadata_ttl, kLongestAbsent))),
+      // A bucket is asked again at once for a name that another host may have made: see BucketCalls.
+      absent_s_(origin.answers_cheaply() ? seconds(std::min(settings.metadata_ttl, kLongestAbsent)) : 0),
       pack_max_object_(settings.pack_max_object),
       nodes_(origin, root, descriptors_to_keep()),
       files_(store, nodes_, identity, origin.waits_for_answers() ? kReaders : 0,
@@ -158,14 +159,14 @@ Caller caller_of(fuse_req_t raw) {
     return {context->uid, context->gid, context->umask & 0777U};
 }
 
-OpenReply open_reply(LiveOperations& operations, const LiveFiles::Opened& opened, int flags) {
+OpenReply open_reply(LiveOperations& operations, const LiveFiles::Opened& opened) {
     OpenReply reply;
     reply.handle = opened.handle;
     reply.backing_id = opened.backing_id;
     if (opened.backing_id != 0) reply.flags |= kOpenPassthrough;
     if (opened.keeps_cache) reply.flags |= kOpenKeepsCache;
     // But for locks, which a process loses with any close(2) of the file.
-    if ((flags & O_ACCMODE) == O_RDONLY && !operations.locks().serves()) reply.flags |= kOpenNoFlush;
+    if (!opened.is_flushed && !operations.locks().serves()) reply.flags |= kOpenNoFlush;
     return reply;
 }
 

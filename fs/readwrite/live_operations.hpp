@@ -90,7 +90,7 @@ Result<LivePlace> place_of(LiveOperations& operations, fuse_ino_t node);
 /// Who sent a request. To be asked before it is answered.
 Caller caller_of(fuse_req_t raw);
 
-OpenReply open_reply(LiveOperations& operations, const LiveFiles::Opened& opened, int flags);
+OpenReply open_reply(LiveOperations& operations, const LiveFiles::Opened& opened);
 
 /// Replies with what a name leads to, and counts the look-up.
 void reply_entry(LiveOperations& operations, Request& request, const LivePlace& parent,

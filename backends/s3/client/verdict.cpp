@@ -93,6 +93,19 @@ Verdict verdict_of_error(const http::Response& response, const ErrorBody& body, 
     return Verdict::final_error;
 }
 
+/// A server that copies or completes answers 200 before it knows how that ends, and tells an error in the
+/// body: https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html. The status that goes with it.
+int status_of(std::string_view code) {
+    if (code == "PreconditionFailed") return 412;
+    if (code == "NoSuchKey" || code == "NoSuchUpload" || code == "NoSuchBucket") return 404;
+    if (code == "AccessDenied") return 403;
+    if (code == "InvalidRequest" || code == "InvalidPart" || code == "InvalidPartOrder" ||
+        code == "EntityTooSmall" || code == "EntityTooLarge" || code == "MalformedXML" ||
+        code == "InvalidRange")
+        return 400;
+    return code == "SlowDown" || code == "ServiceUnavailable" ? 503 : 500;
+}
+
 Judgement judge_error(const http::Response& response, const Expectation& expected, const Target& target,
                       const std::string& what) {
     const auto body = parse_error(response.body);
@@ -190,6 +203,11 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
 Judgement judge(const http::Response& response, const Expectation& expected, const Target& target,
                 const std::string& what) {
     if (response.failure != Failure::none) return judge_failure(response, target, what);
+    if (expected.writing && response.status == 200 && contains(response.body, "<Error>")) {
+        auto told = response;
+        told.status = status_of(parse_error(response.body).code);
+        return judge_error(told, expected, target, what);
+    }
     const bool done = expected.writing && (response.status == 201 || response.status == 204);
     if (response.status != 200 && response.status != 206 && !done)
         return judge_error(response, expected, target, what);

@@ -152,8 +152,9 @@ Result<std::vector<UploadPart>> Writer::parts(const Upload& upload, std::uint64_
     return fail(EIO, describe(upload.path) + ": the list of parts does not end");
 }
 
-Result<void> Writer::complete_once(const Upload& upload, std::span<const std::byte> document,
-                                   const PutOptions& options) {
+/// The ETag that the reply tells; empty: it tells none.
+Result<std::string> Writer::complete_once(const Upload& upload, std::span<const std::byte> document,
+                                          const PutOptions& options) {
     auto made = sending(RequestKind::post, upload.path, document, {});
     if (!made) return fail(made.error());
     made->query = {{"uploadId", upload.id}};
@@ -163,7 +164,7 @@ Result<void> Writer::complete_once(const Upload& upload, std::span<const std::by
     const auto response = client_.run(std::move(*made));
     if (!response) return fail(within_condition(response.error(), options));
     const auto error = parse_error(response->body);
-    if (error.code.empty()) return {};
+    if (error.code.empty()) return find_text(response->body, "ETag");
     const auto text = describe(upload.path) + ": " + error.code + ": " + error.message;
     if (error.code == "PreconditionFailed") return fail(within_condition({EEXIST, text}, options));
     if (error.code == "NoSuchUpload") return fail(ENOENT, text);
@@ -175,7 +176,7 @@ Result<Written> Writer::complete(const Upload& upload, std::span<const UploadPar
     const auto document = complete_document(parts);
     std::uint64_t size = 0;
     for (const auto& part : parts) size += part.size;
-    Result<void> done;
+    Result<std::string> done;
     for (unsigned attempt = 0; attempt < kAttemptsAtComplete; ++attempt) {
         if (attempt != 0) std::this_thread::sleep_for(std::chrono::milliseconds(200U << attempt));
         done = complete_once(upload, std::as_bytes(std::span(document)), options);
@@ -185,14 +186,23 @@ Result<Written> Writer::complete(const Upload& upload, std::span<const UploadPar
     // The upload is gone or the object is another one: perhaps by an attempt whose reply was lost.
     const auto code = done ? 0 : done.error().code;
     if (code != 0 && code != ENOENT && code != EEXIST && code != ESTALE) return fail(done.error());
-    const auto there = stat_file(upload.path);
+    const auto there = done && !done->empty() ? Result<Attributes>() : stat_file(upload.path);
     if (!done) {
         const auto expected = checksum_of_parts(parts);
         const bool ours = there && expected && there->size == size && unquoted(there->version) == *expected;
         const bool is_as_demanded = there && there->version == options.only_if_version;
         if (!ours) return fail(is_as_demanded ? ENOENT : code, done.error().message);
     }
+    // A version is that of the very request that made it, whatever is there by now.
+    if (done && !done->empty()) {
+        auto version = make_version(*done, 0, 0);
+        auto checksum = unquoted(version);
+        return Written{std::move(version), std::move(checksum), size};
+    }
     if (!there) return fail(there.error());
+    const auto made = checksum_of_parts(parts);
+    if (is_checksum(unquoted(there->version)) && made && unquoted(there->version) != *made)
+        return fail(ESTALE, describe(upload.path) + ": another object took its place at once");
     if (there->size != size)
         return fail(EIO, describe(upload.path) + ": the object has " + std::to_string(there->size) +
                              " bytes instead of " + std::to_string(size));

@@ -40,8 +40,8 @@ class Writer final : public WritableOrigin {
     [[nodiscard]] Result<Operation> sending(RequestKind kind, const std::string& path,
                                             std::span<const std::byte> bytes, std::string checksum_md5) const;
     /// One attempt at completing; what the body says counts.
-    Result<void> complete_once(const Upload& upload, std::span<const std::byte> document,
-                               const PutOptions& options);
+    Result<std::string> complete_once(const Upload& upload, std::span<const std::byte> document,
+                                      const PutOptions& options);
     [[nodiscard]] std::string describe(const std::string& path) const;
 
     Client& client_;

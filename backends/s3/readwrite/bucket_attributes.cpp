@@ -26,6 +26,12 @@ Result<void> check_name(const std::string& name) {
     return {};
 }
 
+/// Whether a version is the digest of the bytes, which copies have, too.
+bool is_md5(const std::string& version) {
+    constexpr std::size_t kQuotedDigits = 34;
+    return version.size() == kQuotedDigits && is_strong_etag(version);
+}
+
 }  // namespace
 
 Result<void> PosixBucket::change(const PosixNode& held, const Change& change) {
@@ -72,18 +78,26 @@ Result<void> PosixBucket::change_file(const BucketNodePtr& node, const Change& c
         if (auto done = in_draft(*draft); !done || is_written_to) return done;
         return publish_locked(node, *path);
     }
+    // What is copied is what is there, whatever was known of it: some servers (Ceph's gateway) do not look at
+    // the condition of a copy of an object onto itself.
     for (int attempt = 0;; ++attempt) {
-        auto now = attempt == 0 ? facts(node) : calls_.head(*path);
-        if (!now) return fail(std::move(now.error()));
+        auto now = calls_.head(*path);
+        if (!now) return fail(now.error().code == ENOENT ? ESTALE : now.error().code, now.error().message);
         auto metadata = now->metadata;
         if (auto done = change(metadata); !done) return done;
         auto version = calls_.copy(*path, *now, *path, metadata);
         // What was known of it was out of date.
         if (!version && version.error().code == ESTALE && attempt == 0) continue;
         if (!version) return fail(std::move(version.error()));
+        if (is_md5(now->version) && is_md5(*version) && *version != now->version) {
+            // Another host's object came between the two requests, and was copied.
+            known_.drop(place(*node));
+            recent_->forget(*path);
+            return {};
+        }
         now->metadata = std::move(metadata);
+        recent_->copied(*path, now->version, *path, *version);
         now->version = std::move(*version);
-        recent_->copied(*path, *path, now->version);
         put_own(node, *now);
         return {};
     }

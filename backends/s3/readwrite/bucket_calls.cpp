@@ -21,6 +21,7 @@ constexpr std::chrono::milliseconds kSilenceAfterBody{60000}, kSilenceOfCopy{120
 constexpr std::uint64_t kPartOfCopy = 256 * kMiB;
 constexpr std::size_t kPartsAtOnce = 16;
 constexpr std::size_t kPiece = 128U << 10U;
+constexpr unsigned kMostEmptyPages = 10'000;
 constexpr const char* kPlain = "application/octet-stream";
 
 /// Reads a local copy while it is sent.
@@ -51,16 +52,10 @@ Result<std::string> digest_of(const Slice& slice, DigestKind kind) {
     return digest->value();
 }
 
-/// A copy's reply may be 200 and say in its body that it failed.
-Result<std::string> version_of_copy(const http::Response& response) {
-    const auto error = parse_error(response.body);
-    if (!error.code.empty()) {
-        const bool is_stale = error.code == "PreconditionFailed";
-        return fail(is_stale ? ESTALE : EIO, "the copy failed: " + error.code + ": " + error.message);
-    }
-    auto etag = find_text(response.body, "ETag");
-    if (etag.empty()) return fail(EIO, "the reply to the copy tells no ETag");
-    return make_version(etag, 0, 0);
+/// Empty: the reply does not tell it.
+std::string version_of_copy(const http::Response& response) {
+    const auto etag = find_text(response.body, "ETag");
+    return etag.empty() ? etag : make_version(etag, 0, 0);
 }
 
 /// 412 is about the source here.
@@ -140,6 +135,18 @@ Result<Facts> BucketCalls::head(const std::string& path) {
 
 Result<Listing> BucketCalls::list(const std::string& path, const std::string& token, unsigned limit,
                                   bool delimited) {
+    auto page = list_page(path, token, limit, delimited);
+    for (unsigned passed = 0;
+         page && page->objects.empty() && page->prefixes.empty() && !page->next_token.empty(); ++passed) {
+        if (passed == kMostEmptyPages)
+            return fail(EIO, "LIST s3://" + target_.bucket + ": the server sends nothing but empty pages");
+        page = list_page(path, page->next_token, limit, delimited);
+    }
+    return page;
+}
+
+Result<Listing> BucketCalls::list_page(const std::string& path, const std::string& token, unsigned limit,
+                                       bool delimited) {
     auto made = operation(RequestKind::list, "");
     made.key.clear();
     made.query = {{"list-type", "2"}, {"max-keys", std::to_string(limit)}, {"encoding-type", "url"}};
@@ -233,8 +240,13 @@ Result<std::string> BucketCalls::put_text(const std::string& path, const std::st
                               to_base64({reinterpret_cast<const char*>(raw.data()), raw.size()}));
     add_condition(made, condition);
     const auto response = client_.run(std::move(made));
-    if (!response) return fail(within_condition(response.error(), condition));
-    return make_version(response->header("etag"), 0, text.size());
+    if (response) return make_version(response->header("etag"), 0, text.size());
+    if (response.error().code == EEXIST) {
+        // Perhaps it is what an earlier attempt wrote, the reply to which was lost.
+        const auto there = head(path);
+        if (there && there->metadata == metadata && there->version == '"' + *md5 + '"') return there->version;
+    }
+    return fail(within_condition(response.error(), condition));
 }
 
 Result<Upload> BucketCalls::begin(const std::string& path, const FileMetadata& metadata) {
@@ -281,8 +293,8 @@ void BucketCalls::copy_part(const Upload& upload, unsigned number, const std::st
     made.done = [=, done = std::move(done)](const Result<http::Response>& response) {
         if (!response) return done(fail(of_copy(response.error())));
         const auto etag = version_of_copy(*response);
-        if (!etag) return done(fail(etag.error()));
-        done(UploadPart{number, end - begin, unquoted(*etag)});
+        if (etag.empty()) return done(fail(EIO, "the reply to the copy of a part tells no ETag"));
+        done(UploadPart{number, end - begin, unquoted(etag)});
     };
     client_.start(std::move(made));
 }
@@ -333,7 +345,12 @@ Result<std::string> BucketCalls::copy(const std::string& from, const Facts& fact
     if (facts.size > kLargestCopy) return copy_in_parts(from, facts, to, metadata.value_or(facts.metadata));
     const auto response = client_.run(copying(from, facts, to, metadata));
     if (!response) return fail(of_copy(response.error()));
-    return version_of_copy(*response);
+    auto version = version_of_copy(*response);
+    if (!version.empty()) return version;
+    // The copy was made all the same.
+    auto made = head(to);
+    if (!made) return fail(std::move(made.error()));
+    return std::move(made->version);
 }
 
 void BucketCalls::copy(const std::string& from, const Facts& facts, const std::string& to,
@@ -344,8 +361,14 @@ void BucketCalls::copy(const std::string& from, const Facts& facts, const std::s
         return done(now ? copy(from, *now, to, std::optional<FileMetadata>()) : fail(now.error()));
     }
     auto made = copying(from, facts, to, {});
-    made.done = [done = std::move(done)](const Result<http::Response>& response) {
-        done(response ? version_of_copy(*response) : fail(of_copy(response.error())));
+    made.done = [this, to, done = std::move(done)](const Result<http::Response>& response) {
+        if (!response) return done(fail(of_copy(response.error())));
+        auto version = version_of_copy(*response);
+        if (!version.empty()) return done(std::move(version));
+        // The copy was made all the same.
+        head(to, [done](Result<Facts> copied) {
+            done(copied ? Result<std::string>(std::move(copied->version)) : fail(std::move(copied.error())));
+        });
     };
     client_.start(std::move(made));
 }
@@ -386,6 +409,22 @@ void BucketCalls::remove(const std::string& path, std::function<void(Result<void
         done(is_gone ? Result<void>() : fail(response.error()));
     };
     client_.start(std::move(made));
+}
+
+Result<bool> BucketCalls::remove_version(const std::string& path, const std::string& version) {
+    const auto there = head(path);
+    if (!there) return there.error().code == ENOENT ? Result<bool>(true) : fail(there.error());
+    if (there->version != version) return false;
+    for (const bool is_conditional : {is_strong_etag(version), false}) {
+        auto made = operation(RequestKind::remove, path);
+        if (is_conditional) made.headers.emplace_back("If-Match", version);
+        const auto response = client_.run(std::move(made));
+        const auto code = response ? 0 : response.error().code;
+        if (code == 0 || code == ENOENT) return true;
+        if (code == EEXIST) return false;  // 412
+        if (!is_conditional || code != EOPNOTSUPP) return fail(response.error());
+    }
+    return true;
 }
 
 }  // namespace tierfs::s3

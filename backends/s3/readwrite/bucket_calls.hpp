@@ -80,7 +80,8 @@ class BucketCalls {
     /// ENOENT: no such object.
     Result<Facts> head(const std::string& path);
     void head(const std::string& path, std::function<void(Result<Facts>)> done);
-    /// A page of the keys that begin with the path; whole keys.
+    /// A page of the keys that begin with the path; whole keys. Empty only where nothing is left: pages without
+    /// a key, which servers may send, are passed over.
     Result<Listing> list(const std::string& path, const std::string& token, unsigned limit, bool delimited);
     Result<void> read(const std::string& path, const std::string& version, std::uint64_t offset,
                       std::span<std::byte> destination);
@@ -112,6 +113,9 @@ class BucketCalls {
     /// Nothing there is no error.
     Result<void> remove(const std::string& path);
     void remove(const std::string& path, std::function<void(Result<void>)> done);
+    /// Only what has this version: false, something else is there by now, and stays. Between two requests
+    /// where the server does not know If-Match for DELETE.
+    Result<bool> remove_version(const std::string& path, const std::string& version);
 
   private:
     [[nodiscard]] Operation operation(RequestKind kind, const std::string& path) const;
@@ -122,6 +126,8 @@ class BucketCalls {
                                     const std::optional<FileMetadata>& metadata) const;
     Result<std::string> copy_in_parts(const std::string& from, const Facts& facts, const std::string& to,
                                       const FileMetadata& metadata);
+    Result<Listing> list_page(const std::string& path, const std::string& token, unsigned limit,
+                              bool delimited);
     Facts facts_of(const http::Response& response, bool is_marker) const;
 
     Client& client_;

@@ -2,8 +2,13 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <deque>
+#include <iterator>
 #include <set>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "backends/s3/readwrite/posix_bucket.hpp"
@@ -12,7 +17,9 @@ namespace tierfs::s3 {
 
 namespace {
 
-/// An open directory. Entries are numbered from 1; a page of them is kept, and going back begins anew.
+/// An open directory. Entries are numbered from 1, and those that were shown stay where they are, however the
+/// directory changes meanwhile: as a rule all of them, else the last kMostKept, and going back behind those
+/// begins anew.
 class BucketDirectory final : public PosixDirectory {
   public:
     BucketDirectory(PosixBucket& bucket, BucketNodePtr node, std::string marker)
@@ -25,6 +32,8 @@ class BucketDirectory final : public PosixDirectory {
   private:
     void rewind() TIERFS_REQUIRES(mutex_);
     Result<void> next_page() TIERFS_REQUIRES(mutex_);
+    Result<void> check_order(const Listing& page) TIERFS_REQUIRES(mutex_);
+    void add_all(std::vector<DirectoryEntry> entries) TIERFS_REQUIRES(mutex_);
     void add(std::string name, unsigned char type) TIERFS_REQUIRES(mutex_);
     void remember(const Listing& page, const std::string& prefix) TIERFS_REQUIRES(mutex_);
     unsigned char type_of(const DirectoryEntry& entry);
@@ -33,8 +42,13 @@ class BucketDirectory final : public PosixDirectory {
     const BucketNodePtr node_;
     const std::string marker_;
     Mutex mutex_;  ///< held over requests: of this open directory alone
-    std::vector<PosixEntry> page_ TIERFS_GUARDED_BY(mutex_);
-    std::int64_t before_ TIERFS_GUARDED_BY(mutex_) = 0;  ///< how many entries came before the page
+    static constexpr std::size_t kMostKept = 1U << 17U;
+    std::deque<PosixEntry> kept_ TIERFS_GUARDED_BY(mutex_);
+    std::int64_t before_ TIERFS_GUARDED_BY(mutex_) = 0;           ///< how many entries came before those
+    std::set<std::string> first_keys_ TIERFS_GUARDED_BY(mutex_);  ///< of each page
+    std::string last_key_ TIERFS_GUARDED_BY(mutex_);              ///< of all pages so far
+    /// Files whose names a later page may show again, as directories.
+    std::vector<DirectoryEntry> carried_ TIERFS_GUARDED_BY(mutex_);
     std::string token_ TIERFS_GUARDED_BY(mutex_);
     bool is_begun_ TIERFS_GUARDED_BY(mutex_) = false, is_over_ TIERFS_GUARDED_BY(mutex_) = false;
     std::set<std::string> own_ TIERFS_GUARDED_BY(mutex_);  ///< that no listing has shown yet
@@ -42,7 +56,10 @@ class BucketDirectory final : public PosixDirectory {
 };
 
 void BucketDirectory::rewind() {
-    page_.clear();
+    kept_.clear();
+    carried_.clear();
+    first_keys_.clear();
+    last_key_.clear();
     before_ = 0;
     token_.clear();
     is_begun_ = is_over_ = false;
@@ -55,8 +72,8 @@ void BucketDirectory::add(std::string name, unsigned char type) {
     entry.inode = name == "." || name == ".." ? node_->inode : bucket_.numbers().number(place);
     entry.name = std::move(name);
     entry.type = type;
-    entry.next = before_ + static_cast<std::int64_t>(page_.size()) + 1;
-    page_.push_back(std::move(entry));
+    entry.next = before_ + static_cast<std::int64_t>(kept_.size()) + 1;
+    kept_.push_back(std::move(entry));
 }
 
 /// Listings do not tell links from files: a link's object holds its target, which has a length of a path.
@@ -83,9 +100,51 @@ void BucketDirectory::remember(const Listing& page, const std::string& prefix) {
     }
 }
 
+/// A listing whose pages come again would never end, whatever its tokens.
+Result<void> BucketDirectory::check_order(const Listing& page) {
+    std::string first, last = last_key_;
+    const auto see = [&](const std::string& key) {
+        if (first.empty() || key < first) first = key;
+        last = std::max(last, key);
+    };
+    for (const auto& object : page.objects) see(object.key);
+    for (const auto& below : page.prefixes) see(below);
+    if (!first.empty() && !first_keys_.insert(std::move(first)).second)
+        return fail(EIO, "LIST: the server sends a page again that it has sent already");
+    last_key_ = std::move(last);
+    return {};
+}
+
+/// An object `a` and keys below `a/` are one name, a directory; keys such as `a-b` lie between them, so that a
+/// page may end there.
+void BucketDirectory::add_all(std::vector<DirectoryEntry> entries) {
+    std::unordered_set<std::string_view> directories;
+    for (const auto& entry : entries) {
+        if (entry.attributes.kind == ObjectKind::directory) directories.insert(entry.name);
+    }
+    std::vector<DirectoryEntry> files = std::exchange(carried_, {});
+    std::erase_if(files, [&](const auto& entry) { return directories.contains(entry.name); });
+    directories.clear();  // its views are of what moves now
+    std::move(entries.begin(), entries.end(), std::back_inserter(files));
+    std::vector<DirectoryEntry> shown;
+    const auto prefix = bucket_.calls().key(marker_);
+    for (auto& entry : files) {
+        const bool may_come_again = !token_.empty() && entry.attributes.kind != ObjectKind::directory &&
+                                    prefix + entry.name + "/" > last_key_;
+        (may_come_again ? carried_ : shown).push_back(std::move(entry));
+    }
+    for (auto& entry : shown) {
+        const auto type = type_of(entry);
+        own_.erase(entry.name);
+        add(std::move(entry.name), type);
+    }
+}
+
 Result<void> BucketDirectory::next_page() {
-    before_ += static_cast<std::int64_t>(page_.size());
-    page_.clear();
+    while (kept_.size() > kMostKept) {
+        kept_.pop_front();
+        ++before_;
+    }
     if (!is_begun_) {
         listed_ = {{}, KnownNames::Clock::now(), bucket_.known().drops()};
         for (auto& name : bucket_.unpublished_in(node_->inode)) own_.insert(std::move(name));
@@ -95,13 +154,10 @@ Result<void> BucketDirectory::next_page() {
     const auto listing = bucket_.calls().list(marker_, token_, 1000, true);
     if (!listing) return fail(listing.error());
     is_begun_ = true;
+    if (auto ordered = check_order(*listing); !ordered) return ordered;
     token_ = listing->next_token;
     const auto prefix = bucket_.calls().key(marker_);
-    for (auto& entry : map_listing(*listing, prefix, bucket_.calls().ownership()).entries) {
-        const auto type = type_of(entry);
-        own_.erase(entry.name);
-        add(std::move(entry.name), type);
-    }
+    add_all(map_listing(*listing, prefix, bucket_.calls().ownership()).entries);
     remember(*listing, prefix);
     if (!token_.empty()) return {};
     is_over_ = true;
@@ -116,7 +172,7 @@ Result<std::optional<PosixEntry>> BucketDirectory::read(std::int64_t after) {
     if (after < before_) rewind();
     for (;;) {
         const auto at = static_cast<std::size_t>(after - before_);
-        if (at < page_.size()) return std::optional(page_[at]);
+        if (at < kept_.size()) return std::optional(kept_[at]);
         if (is_over_) return std::optional<PosixEntry>();
         if (auto got = next_page(); !got) {
             rewind();

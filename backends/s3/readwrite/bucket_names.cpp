@@ -13,8 +13,6 @@
 
 namespace tierfs::s3 {
 
-namespace {}  // namespace
-
 Result<FileMetadata> PosixBucket::metadata_for(const BucketNodePtr& directory, mode_t mode,
                                                const Caller& caller) {
     const auto parent = facts(directory);
@@ -32,8 +30,9 @@ Result<FileMetadata> PosixBucket::metadata_for(const BucketNodePtr& directory, m
 }
 
 /// Of a name that is to be made. EEXIST.
-Result<std::string> PosixBucket::free_path(const BucketNodePtr& directory, const std::string& name) {
-    const auto there = facts_at(*directory, name);
+Result<std::string> PosixBucket::free_path(const BucketNodePtr& directory, const std::string& name,
+                                           Asked asked) {
+    const auto there = facts_at(*directory, name, asked);
     if (!there) return fail(there.error());
     if (there->is_there()) return fail(EEXIST, "the name is taken");
     return path_in(*directory, name);
@@ -42,7 +41,9 @@ Result<std::string> PosixBucket::free_path(const BucketNodePtr& directory, const
 Result<PosixCreated> PosixBucket::create(const PosixNode& directory, const std::string& name, int flags,
                                          mode_t mode, const Caller& caller) {
     const auto& parent = bucket_node(directory);
-    const auto path = free_path(parent, name);
+    // Who cuts what is there to nothing anyway wins as whoever writes last.
+    const bool replaces = (flags & O_TRUNC) != 0 && (flags & O_EXCL) == 0;
+    const auto path = free_path(parent, name, replaces ? Asked::lately : Asked::just_now);
     // Nobody has checked whether the caller may open what is there: see PosixOrigin::create.
     if (!path)
         return fail(path.error().code == EEXIST && (flags & O_EXCL) == 0 ? ESTALE : path.error().code,
@@ -76,13 +77,17 @@ Result<PosixCreated> PosixBucket::create(const PosixNode& directory, const std::
 Result<void> PosixBucket::make_object(const BucketNodePtr& directory, const std::string& name,
                                       const char* suffix, const std::string& body,
                                       const FileMetadata& metadata) {
-    const auto path = free_path(directory, name);
+    const auto path = free_path(directory, name, Asked::just_now);
     if (!path) return fail(path.error());
     const PathLocks::Held held(locks_, {{*path, false}});
     PutOptions condition;
     condition.only_if_absent = true;
     auto version = calls_.put_text(*path + suffix, body, metadata, condition);
-    if (!version) return fail(std::move(version.error()));
+    if (!version) {
+        // Whatever the answer, what was known of the name is out of date.
+        known_.drop(place_of(directory->inode, name));
+        return fail(std::move(version.error()));
+    }
     Facts facts;
     facts.kind = S_ISDIR(metadata.mode) ? Facts::Kind::directory : Facts::Kind::file;
     facts.has_marker = S_ISDIR(metadata.mode);

@@ -81,6 +81,10 @@ class BucketFile final : public PosixFile {
 
     Result<void> sync(bool /*data_only*/) override { return bucket_.publish(node_); }
     Result<void> flush() override { return writes_ ? bucket_.publish(node_) : Result<void>(); }
+    [[nodiscard]] bool awaits_content() override {
+        const auto draft = writes_ ? bucket_.draft_of(*node_) : nullptr;
+        return draft && draft->awaits_content();
+    }
     Result<PosixAttributes> attributes() override { return bucket_.attributes_of(node_); }
 
   private:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <unordered_map>
 
 #include "backends/s3/readwrite/posix_bucket.hpp"
 #include "config/base/log.hpp"
@@ -15,6 +16,13 @@ namespace {
 
 constexpr std::size_t kAtOnce = 16;
 constexpr std::size_t kMostObjects = 1'000'000;  // of a directory that is renamed: they are held in memory
+
+/// A file that somebody has open below a directory that moves.
+struct OpenBelow {
+    BucketNodePtr node;
+    std::shared_ptr<Draft> draft;  ///< null: nobody writes to it
+    bool has_its_bytes = false;    ///< see Draft::rebase
+};
 
 bool is_directory(const Facts& facts) {
     return facts.kind == Facts::Kind::directory;
@@ -52,7 +60,7 @@ Result<void> PosixBucket::rename(const PosixNode& from, const std::string& name,
     if (!source) return fail(std::move(source.error()));
     const bool is_tree = is_directory(*source);
     const PathLocks::Held held(locks_, {{move.from, is_tree}, {move.to, is_tree}});
-    auto target = facts_at(*move.to_directory, new_name);
+    auto target = facts_at(*move.to_directory, new_name, Asked::just_now);
     if (!target) return fail(std::move(target.error()));
     move.moved = std::move(*source);
     move.replaced = std::move(*target);
@@ -80,28 +88,39 @@ Result<void> PosixBucket::move_file(Move& move) {
     }
     keep_bytes(move.replaced_node);
     // What is copied is what is there, whatever was known of it.
+    const auto draft = move.node ? draft_of(*move.node) : nullptr;
+    bool has_its_bytes = false;
+    std::string copied_version;
     for (int attempt = 0;; ++attempt) {
         auto now = calls_.head(move.from);
         if (!now) return fail(std::move(now.error()));
         auto version = calls_.copy(move.from, *now, move.to, std::nullopt);
         if (!version && version.error().code == ESTALE && attempt == 0) continue;
         if (!version) return fail(std::move(version.error()));
+        copied_version = now->version;
+        has_its_bytes = draft && is_strong_etag(now->version) && now->version == draft->base_version();
         move.moved = std::move(*now);
         move.moved.version = std::move(*version);
         break;
     }
     TIERFS_SYNC_POINT("s3.renaming");
     auto gone = keep_parent(move.from_directory, move.from);
-    if (gone) gone = calls_.remove(move.from);
+    bool is_ours = true;
+    if (gone) {
+        const auto removed = calls_.remove_version(move.from, copied_version);
+        is_ours = !removed || *removed;
+        if (!removed) gone = fail(removed.error());
+    }
     if (!gone) {
         known_.drop(move.to_place);
         return gone;  // both are there
     }
     moved(move);
+    if (!is_ours) known_.drop(move.from_place);  // what another host has put there meanwhile stays
     known_.put(move.to_place, move.moved);
-    recent_->copied(move.from, move.to, move.moved.version);
+    recent_->copied(move.from, copied_version, move.to, move.moved.version);
     if (!move.node) return {};
-    if (const auto draft = draft_of(*move.node)) draft->rebase({move.to, move.moved});
+    if (draft) draft->rebase({move.to, move.moved}, has_its_bytes);
     put_own(move.node, move.moved);
     return {};
 }
@@ -174,14 +193,24 @@ Result<void> PosixBucket::move_tree(Move& move) {
     }
     // What is written below must not need what is copied away under it.
     const auto open = open_below(move.from);
+    std::unordered_map<std::string, OpenBelow> by_rest;
     for (const auto& node : open) {
         const auto draft = draft_of(*node);
-        if (!draft) continue;
-        if (auto done = draft->detach(); !done) return done;
+        if (draft) {
+            if (auto done = draft->detach(); !done) return done;
+        }
+        if (const auto path = path_of(*node))
+            by_rest[path->substr(move.from.size() + 1)] = {node, draft, false};
     }
     const auto from = marker_of(move.from), to = marker_of(move.to);
     auto objects = objects_below(from);
     if (!objects) return fail(std::move(objects.error()));
+    for (const auto& [rest, facts] : *objects) {
+        const auto below = by_rest.find(rest);
+        if (below == by_rest.end() || !below->second.draft) continue;
+        below->second.has_its_bytes =
+            is_strong_etag(facts.version) && facts.version == below->second.draft->base_version();
+    }
     if (auto copied = copy_all(move, *objects); !copied) {
         Together back(kAtOnce);
         remove_all(*objects, to, back);
@@ -199,16 +228,11 @@ Result<void> PosixBucket::move_tree(Move& move) {
     recent_->clear();        // the copies of the server's have versions of their own
     if (!gone) return gone;  // what is left of the old names is there twice
     moved(move);
-    for (const auto& node : open) {
-        const auto path = path_of(*node);
-        if (!path) continue;
-        const auto object = std::find_if(objects->begin(), objects->end(),
-                                         [&](const auto& one) { return to + one.first == *path; });
-        if (object == objects->end()) continue;
-        auto facts = calls_.head(*path);
+    for (auto& [rest, below] : by_rest) {
+        auto facts = calls_.head(to + rest);
         if (!facts) continue;
-        if (const auto draft = draft_of(*node)) draft->rebase({*path, *facts});
-        put_own(node, *facts);
+        if (below.draft) below.draft->rebase({to + rest, *facts}, below.has_its_bytes);
+        put_own(below.node, *facts);
     }
     return {};
 }

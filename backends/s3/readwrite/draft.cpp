@@ -86,6 +86,7 @@ Draft::Draft(BucketCalls& calls, DraftTotals& totals, std::shared_ptr<LocalCopy>
       base_(std::move(base)),
       base_limit_(base_ ? base_->facts.size : 0),
       size_(base_limit_),
+      awaits_content_(!base_),
       bytes_changed_(!base_) {
     dirty_since_ = DraftTotals::Clock::now();
     if (base_) path_ = base_->path;
@@ -113,6 +114,11 @@ bool Draft::is_changed() {
     return bytes_changed_ || metadata_changed_;
 }
 
+bool Draft::awaits_content() {
+    const MutexLock lock(mutex_);
+    return awaits_content_ && bytes_changed_;
+}
+
 bool Draft::has_base() {
     const MutexLock lock(mutex_);
     return base_.has_value();
@@ -138,10 +144,11 @@ void Draft::set_metadata(FileMetadata metadata) {
     metadata_changed_ = true;
 }
 
-void Draft::rebase(Base base) {
+void Draft::rebase(Base base, bool has_its_bytes) {
     const MutexLock lock(mutex_);
     path_ = base.path;
-    if (base_) base_ = std::move(base);
+    sends_all_ = !has_its_bytes;
+    if (base_ && has_its_bytes) base_ = std::move(base);
 }
 
 void Draft::set_path(std::string path) {
@@ -164,6 +171,8 @@ void Draft::changed(std::uint64_t begin, std::uint64_t end) {
     unpublished_ = std::min(unpublished_ + (end - begin), size_);
     totals_.set_dirty(this, unpublished_, dirty_since_);
     digests_.forget(begin, end);
+    dirty_.add(begin, end);
+    awaits_content_ = size_ == 0;
     if (begin >= PartSizes::kLargestObject || parts_.empty()) return;
     const auto first = parts_.lower_bound(PartSizes::number(begin));
     auto last = first;
@@ -259,6 +268,7 @@ Result<void> Draft::resize(std::uint64_t size) {
     }
     size_ = size;
     changed(std::min(size, had), std::max(size, had));
+    dirty_.remove(size, UINT64_MAX);
     return {};
 }
 
@@ -283,6 +293,8 @@ Result<void> Draft::detach() {
     if (auto got = fetch(0, UINT64_MAX); !got) return got;
     wait_for_parts(0);
     drop_upload();
+    const MutexLock lock(mutex_);
+    sends_all_ = true;
     return {};
 }
 

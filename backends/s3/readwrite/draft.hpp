@@ -47,9 +47,10 @@ class DraftTotals {
 };
 
 /// The bytes of a file from when it is opened for writing until nobody has it open so any more: in a local
-/// copy, which holds what was written and, where it is needed, what the object had (the base; never touched
-/// ranges stay there, and the server copies them). What is written from front to back is sent in parts while
-/// it is written; nobody sees anything of it before publish(), and then the whole.
+/// copy, which holds what was written and, where it is needed, what the object had (the base). Parts that
+/// have not been changed since the base was made are copied by the server; whatever was published is the base
+/// from then on. What is written from front to back is sent in parts while it is written; nobody sees
+/// anything of it before publish(), and then the whole.
 ///
 /// Thread-safe: changes and publish() come one after the other, reads at any time. Memory: a few hundred KiB
 /// while bytes are sent. The disk: what was written, less what was sent already when its file system fills
@@ -89,8 +90,12 @@ class Draft {
     Result<Facts> publish(const std::string& path, const PutOptions& condition) TIERFS_EXCLUDES(mutex_);
     /// Where it is to be published.
     void set_path(std::string path) TIERFS_EXCLUDES(mutex_);
-    /// Its object is another now, of the same bytes: it was copied or got other metadata.
-    void rebase(Base base) TIERFS_EXCLUDES(mutex_);
+    /// It is at another name now. `has_its_bytes`: the object there is a copy of its base; else it is one that
+    /// another host had put in the place of the base, with which nothing of this draft may be mixed.
+    void rebase(Base base, bool has_its_bytes) TIERFS_EXCLUDES(mutex_);
+    /// Whether nothing has been written since it was made or cut to nothing: closing one of several
+    /// descriptors is no reason to put an empty object there.
+    [[nodiscard]] bool awaits_content() TIERFS_EXCLUDES(mutex_);
 
     /// All bytes of what was published last, if they are here and nothing has been changed since.
     std::optional<RecentCopy> whole_copy() TIERFS_EXCLUDES(mutex_);
@@ -151,6 +156,8 @@ class Draft {
     Result<void> publish_metadata(const std::string& path) TIERFS_EXCLUDES(mutex_);
     void published(const std::string& path, std::string version) TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] bool base_is_there() TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] bool is_at_base(ByteRange range) TIERFS_REQUIRES(mutex_);
+    bool can_send_all() TIERFS_EXCLUDES(mutex_);
 
     BucketCalls& calls_;
     DraftTotals& totals_;
@@ -167,6 +174,10 @@ class Draft {
     std::uint64_t size_ TIERFS_GUARDED_BY(mutex_);
     ByteRanges present_ TIERFS_GUARDED_BY(mutex_);  ///< what the local copy has, of what the base has too
     ByteRanges gone_ TIERFS_GUARDED_BY(mutex_);     ///< sent, and given up here for want of room
+    ByteRanges dirty_ TIERFS_GUARDED_BY(mutex_);    ///< changed since the base was made
+    /// The base may go or has become another object: what is here is sent instead.
+    bool sends_all_ TIERFS_GUARDED_BY(mutex_) = false;
+    bool awaits_content_ TIERFS_GUARDED_BY(mutex_);
     bool bytes_changed_ TIERFS_GUARDED_BY(mutex_), metadata_changed_ TIERFS_GUARDED_BY(mutex_) = false;
     std::uint64_t unpublished_ TIERFS_GUARDED_BY(mutex_) = 0;  ///< bytes
     std::optional<Error> broken_ TIERFS_GUARDED_BY(mutex_);

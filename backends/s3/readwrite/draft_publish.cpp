@@ -10,6 +10,7 @@ namespace tierfs::s3 {
 namespace {
 
 constexpr unsigned kPartsOfOne = 8;  // of one file on their way
+constexpr unsigned kMostUploads = 3;
 
 }  // namespace
 
@@ -136,6 +137,20 @@ bool Draft::base_is_there() {
     return now && now->version == base->facts.version;
 }
 
+/// The base has these very bytes.
+bool Draft::is_at_base(ByteRange range) {
+    return base_ && !sends_all_ && range.end <= base_limit_ &&
+           dirty_.gaps(range.begin, range.end) == std::vector{range};
+}
+
+/// Whether the next attempt at publishing can do without the base.
+bool Draft::can_send_all() {
+    const MutexLock lock(mutex_);
+    if (sends_all_ || broken_ || gone_.count() != 0 || !absent(0, size_).empty()) return false;
+    sends_all_ = true;
+    return true;
+}
+
 Result<void> Draft::send_all_parts(std::uint64_t size) {
     for (auto number = 1U; PartSizes::range(number).begin < size; ++number) {
         auto range = PartSizes::range(number);
@@ -147,7 +162,7 @@ Result<void> Draft::send_all_parts(std::uint64_t size) {
             if (part != parts_.end() && part->second.state != PartState::failed) continue;
             if (gone_.gaps(range.begin, range.end) != std::vector{range})
                 return fail(ENOSPC, "the local copy had no room to keep what was sent and changed later");
-            from_base = absent(range.begin, range.end) == std::vector{range};
+            from_base = is_at_base(range);
         }
         if (!from_base) {
             if (auto got = fetch(range.begin, range.end); !got) return got;
@@ -179,8 +194,23 @@ Result<std::vector<UploadPart>> Draft::parts_sent() {
     return sent;
 }
 
+/// An upload that the server has given up meanwhile (a lifecycle rule, a server that was started anew) is
+/// begun anew from what is here. A base that is another object by now is done without, where all is here: who
+/// writes last wins, unless `condition` says otherwise.
 Result<std::string> Draft::publish_bytes(const std::string& path, const PutOptions& condition) {
-    return size() <= PartSizes::kFirst ? publish_small(path, condition) : publish_parts(path, condition);
+    if (size() <= PartSizes::kFirst) return publish_small(path, condition);
+    for (unsigned attempt = 1;; ++attempt) {
+        auto version = publish_parts(path, condition);
+        const auto code = version ? 0 : version.error().code;
+        if (code == ESTALE && condition.only_if_version.empty() && can_send_all()) continue;
+        if (code != ENOENT) return version;
+        (void)can_send_all();
+        const MutexLock lock(mutex_);
+        if (broken_) return fail(*broken_);
+        if (attempt == kMostUploads)
+            return fail(EIO, "the server has given up the upload " + std::to_string(attempt) +
+                                 " times: " + version.error().message);
+    }
 }
 
 Result<std::string> Draft::publish_small(const std::string& path, const PutOptions& condition) {
@@ -201,7 +231,7 @@ Result<std::string> Draft::publish_parts(const std::string& path, const PutOptio
     if (!parts) {
         // ENOENT: the upload is gone, and what it had.
         if (parts.error().code == ENOENT || parts.error().code == ESTALE) drop_upload();
-        return fail(parts.error().code == ENOENT ? EIO : parts.error().code, parts.error().message);
+        return fail(parts.error());
     }
     Upload upload;
     {
@@ -211,7 +241,7 @@ Result<std::string> Draft::publish_parts(const std::string& path, const PutOptio
     auto version = calls_.complete(upload, *parts, condition);
     if (!version) {
         if (version.error().code == ENOENT) drop_upload();
-        return fail(version.error().code == ENOENT ? EIO : version.error().code, version.error().message);
+        return version;
     }
     const MutexLock lock(mutex_);
     upload_.reset();
@@ -230,6 +260,8 @@ void Draft::published(const std::string& path, std::string version) {
     base_ = Base{path, std::move(facts)};
     base_limit_ = size_;
     gone_ = ByteRanges();  // at the object now
+    dirty_ = ByteRanges();
+    sends_all_ = false;
     bytes_changed_ = false;
     unpublished_ = 0;
     totals_.set_clean(this);

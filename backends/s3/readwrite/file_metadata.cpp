@@ -3,6 +3,7 @@
 #include <openssl/evp.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -76,6 +77,25 @@ std::uint32_t mode_of_head(const http::Response& response, const Ownership& owne
     return (said && S_ISLNK(*said & S_IFMT) ? S_IFLNK : S_IFREG) | bits;
 }
 
+constexpr const char* type_of(std::uint32_t mode) {
+    return S_ISDIR(mode) ? "application/x-directory" : "application/octet-stream";
+}
+
+/// Of a reply to HEAD. What we give each object ourselves need not be kept, nor what servers say of one that
+/// was given no type.
+bool is_kept(const http::Header& header, std::uint32_t mode) {
+    constexpr std::string_view kMeta = "x-amz-meta-";
+    constexpr std::array<std::string_view, 7> kOwn{"mode", "uid", "gid", "mtime", "atime", "ctime", "xattr"};
+    constexpr std::array<std::string_view, 5> kOthers{"content-encoding", "cache-control",
+                                                      "content-disposition", "content-language", "expires"};
+    const auto& [name, value] = header;
+    if (name.starts_with(kMeta))
+        return std::find(kOwn.begin(), kOwn.end(), std::string_view(name).substr(kMeta.size())) == kOwn.end();
+    if (name == "content-type")
+        return !value.empty() && value != type_of(mode) && value != "binary/octet-stream";
+    return !value.empty() && std::find(kOthers.begin(), kOthers.end(), name) != kOthers.end();
+}
+
 }  // namespace
 
 std::string to_base64(std::string_view bytes) {
@@ -109,14 +129,18 @@ std::map<std::string, std::string> parse_xattrs(std::string_view text) {
 }
 
 std::vector<http::Header> metadata_headers(const FileMetadata& metadata) {
-    std::vector<http::Header> headers{
-        {"x-amz-meta-mode", std::to_string(metadata.mode)},
-        {"x-amz-meta-uid", std::to_string(metadata.uid)},
-        {"x-amz-meta-gid", std::to_string(metadata.gid)},
-        {"x-amz-meta-mtime", time_text(metadata.mtime_ns)},
-        {"x-amz-meta-atime", time_text(metadata.atime_ns)},
-        {"x-amz-meta-ctime", time_text(metadata.ctime_ns)},
-        {"Content-Type", S_ISDIR(metadata.mode) ? "application/x-directory" : "application/octet-stream"}};
+    std::vector<http::Header> headers{{"x-amz-meta-mode", std::to_string(metadata.mode)},
+                                      {"x-amz-meta-uid", std::to_string(metadata.uid)},
+                                      {"x-amz-meta-gid", std::to_string(metadata.gid)},
+                                      {"x-amz-meta-mtime", time_text(metadata.mtime_ns)},
+                                      {"x-amz-meta-atime", time_text(metadata.atime_ns)},
+                                      {"x-amz-meta-ctime", time_text(metadata.ctime_ns)}};
+    bool has_type = false;
+    for (const auto& header : metadata.kept) {
+        has_type = has_type || header.first == "content-type";
+        headers.push_back(header);
+    }
+    if (!has_type) headers.emplace_back("Content-Type", type_of(metadata.mode));
     auto xattrs = xattrs_text(metadata.xattrs);
     if (!xattrs.empty()) headers.emplace_back("x-amz-meta-xattr", std::move(xattrs));
     return headers;
@@ -138,6 +162,10 @@ FileMetadata metadata_of_head(const http::Response& response, const Ownership& o
     metadata.ctime_ns = parse_time(response.header("x-amz-meta-ctime")).value_or(stored);
     metadata.atime_ns = parse_time(response.header("x-amz-meta-atime")).value_or(metadata.mtime_ns);
     metadata.xattrs = parse_xattrs(response.header("x-amz-meta-xattr"));
+    for (const auto& header : response.headers) {
+        if (is_kept(header, metadata.mode)) metadata.kept.push_back(header);
+    }
+    std::sort(metadata.kept.begin(), metadata.kept.end());
     return metadata;
 }
 

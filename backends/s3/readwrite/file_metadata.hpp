@@ -24,6 +24,9 @@ struct FileMetadata {
     std::uint32_t uid = 0, gid = 0;
     std::int64_t atime_ns = 0, mtime_ns = 0, ctime_ns = 0;
     std::map<std::string, std::string> xattrs;
+    /// Headers that others gave the object, which it keeps: Content-Type and its like, x-amz-meta-* of other
+    /// names. In the order of their names, which are in lower case.
+    std::vector<http::Header> kept = {};
     friend bool operator==(const FileMetadata&, const FileMetadata&) = default;
 };
 

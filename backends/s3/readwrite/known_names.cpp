@@ -20,12 +20,20 @@ std::optional<Facts> KnownNames::get(Place place, Clock::time_point now) {
     return found->second->facts;
 }
 
+std::optional<Facts> KnownNames::get_younger(Place place, std::chrono::milliseconds age,
+                                             Clock::time_point now) {
+    const MutexLock lock(mutex_);
+    const auto found = by_place_.find(place);
+    if (found == by_place_.end() || found->second->since + age < now) return std::nullopt;
+    return found->second->facts;
+}
+
 void KnownNames::put_locked(Place place, Facts facts, Clock::time_point now) {
     const auto ttl = facts.is_there() ? ttl_ : std::min(ttl_, kLongestAbsent);
     const auto until = ttl == kForever ? Clock::time_point::max() : now + ttl;
     const auto found = by_place_.find(place);
     if (found != by_place_.end()) {
-        *found->second = {place, std::move(facts), until};
+        *found->second = {place, std::move(facts), now, until};
         entries_.splice(entries_.begin(), entries_, found->second);
         return;
     }
@@ -33,7 +41,7 @@ void KnownNames::put_locked(Place place, Facts facts, Clock::time_point now) {
         by_place_.erase(entries_.back().place);
         entries_.pop_back();
     }
-    entries_.push_front({place, std::move(facts), until});
+    entries_.push_front({place, std::move(facts), now, until});
     by_place_.emplace(place, entries_.begin());
 }
 

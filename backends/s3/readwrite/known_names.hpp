@@ -49,6 +49,9 @@ class KnownNames {
     explicit KnownNames(std::chrono::milliseconds ttl) : ttl_(ttl) {}
 
     std::optional<Facts> get(Place place, Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
+    /// Nothing: it has not been put since then.
+    std::optional<Facts> get_younger(Place place, std::chrono::milliseconds age,
+                                     Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
     void put(Place place, Facts facts, Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
     /// What was asked before a change must not be put after it: the number to give to put_unless_changed.
     [[nodiscard]] std::uint64_t changes() TIERFS_EXCLUDES(mutex_);
@@ -73,7 +76,7 @@ class KnownNames {
     struct Entry {
         Place place;
         Facts facts;
-        Clock::time_point until;
+        Clock::time_point since, until;
     };
     struct Listing {
         std::uint64_t directory = 0;

@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::size_t kLongestName = 255;
 constexpr std::uint64_t kBlock = 512;
+/// Between the kernel's look-up and the request that it was made for.
+constexpr std::chrono::milliseconds kJustNow{2};
 
 /// Of a file with a draft: what is here, and the version as long as that is what the bucket has.
 Facts facts_of_draft(Draft& draft, const Facts& own) {
@@ -175,7 +177,7 @@ Result<Facts> PosixBucket::root_facts() {
     return facts;
 }
 
-Result<Facts> PosixBucket::facts_at(const BucketNode& directory, const std::string& name) {
+Result<Facts> PosixBucket::facts_at(const BucketNode& directory, const std::string& name, Asked asked) {
     const auto path = path_in(directory, name);
     if (!path) return fail(path.error());
     const auto place = place_of(directory.inode, name);
@@ -189,8 +191,9 @@ Result<Facts> PosixBucket::facts_at(const BucketNode& directory, const std::stri
         }
         if (draft) return facts_of_draft(*draft, own);
     }
-    if (auto facts = known_.get(place)) return std::move(*facts);
-    const auto shown = known_.shown(directory.inode, name);
+    if (auto facts = asked == Asked::lately ? known_.get(place) : known_.get_younger(place, kJustNow))
+        return std::move(*facts);
+    const auto shown = asked == Asked::lately ? known_.shown(directory.inode, name) : std::nullopt;
     if (shown == ListedNames::Shown::absent) return Facts();
     const auto changes = known_.changes();
     auto facts = shown == ListedNames::Shown::key ? calls_.head(*path) : ask(*path);

@@ -109,7 +109,11 @@ class PosixBucket final : public PosixOrigin {
 
     // posix_bucket.cpp
     Result<std::string> path_in(const BucketNode& directory, const std::string& name) TIERFS_EXCLUDES(mutex_);
-    Result<Facts> facts_at(const BucketNode& directory, const std::string& name) TIERFS_EXCLUDES(mutex_);
+    /// lately: within metadata.ttl. just_now: for what must not happen to a name that another host has taken or
+    /// changed meanwhile.
+    enum class Asked : std::uint8_t { lately, just_now };
+    Result<Facts> facts_at(const BucketNode& directory, const std::string& name, Asked asked = Asked::lately)
+        TIERFS_EXCLUDES(mutex_);
     Result<Facts> ask(const std::string& path);
     Result<Facts> root_facts();
     BucketNodePtr find_locked(std::uint64_t inode) TIERFS_REQUIRES(mutex_);
@@ -122,7 +126,7 @@ class PosixBucket final : public PosixOrigin {
 
     // bucket_names.cpp
     Result<FileMetadata> metadata_for(const BucketNodePtr& directory, mode_t mode, const Caller& caller);
-    Result<std::string> free_path(const BucketNodePtr& directory, const std::string& name);
+    Result<std::string> free_path(const BucketNodePtr& directory, const std::string& name, Asked asked);
     Result<void> make_object(const BucketNodePtr& directory, const std::string& name, const char* suffix,
                              const std::string& body, const FileMetadata& metadata);
     Result<void> keep_parent(const BucketNodePtr& directory, const std::string& leaving);

@@ -46,13 +46,15 @@ void RecentCopies::was_read(const std::string& path, const std::string& version,
     if (found->unread == 0) take_out(found, gone);
 }
 
-void RecentCopies::copied(const std::string& from, const std::string& to, const std::string& version) {
+void RecentCopies::copied(const std::string& from, const std::string& from_version, const std::string& to,
+                          const std::string& version) {
     Entries gone;
     const MutexLock lock(mutex_);
     const auto replaced = from == to ? entries_.end() : find_locked(to);
     if (replaced != entries_.end()) take_out(replaced, gone);
     const auto found = find_locked(from);
     if (found == entries_.end()) return;
+    if (found->copy.version != from_version) return take_out(found, gone);
     found->copy.path = to;
     found->copy.version = version;
 }

@@ -35,10 +35,10 @@ class RecentCopies {
     /// So many bytes of it have been read: when that is all of it, the tiers have had their chance.
     void was_read(const std::string& path, const std::string& version, std::uint64_t bytes)
         TIERFS_EXCLUDES(mutex_);
-    /// The server has copied it: the same bytes under another name or with other metadata, as another
-    /// version.
-    void copied(const std::string& from, const std::string& to, const std::string& version)
-        TIERFS_EXCLUDES(mutex_);
+    /// The server has copied `from_version`: the same bytes under another name or with other metadata, as
+    /// another version. What is kept of another version of `from` is let go of.
+    void copied(const std::string& from, const std::string& from_version, const std::string& to,
+                const std::string& version) TIERFS_EXCLUDES(mutex_);
 
     void forget(const std::string& path) TIERFS_EXCLUDES(mutex_);
     void clear() TIERFS_EXCLUDES(mutex_);

@@ -45,6 +45,23 @@ TEST(S3Verdict, FollowsTheBucketsRegion) {
                 HasSubstr("the bucket is at e"));
 }
 
+// Copies and completed uploads: 200 comes before the server knows how they end.
+TEST(S3Verdict, AnErrorInAGoodReplyToAWriteIsThatError) {
+    const auto judged = [](const std::string& code) {
+        Expectation writing;
+        writing.writing = true;
+        return judge(reply(200, "<?xml version=\"1.0\"?><Error><Code>" + code + "</Code></Error>"), writing,
+                     amazon(), "PUT x");
+    };
+    EXPECT_EQ(judged("InternalError").verdict, Verdict::repeat);
+    EXPECT_EQ(judged("SlowDown").verdict, Verdict::repeat);
+    EXPECT_EQ(judged("PreconditionFailed").error.code, EEXIST);
+    EXPECT_EQ(judged("NoSuchUpload").error.code, ENOENT);
+    EXPECT_EQ(judged("AccessDenied").verdict, Verdict::final_error);
+    EXPECT_EQ(judge_reply(reply(200, "<Error><Code>InternalError</Code></Error>")).verdict, Verdict::good)
+        << "an object may hold anything";
+}
+
 TEST(S3Verdict, AForbiddenKeyInARegionHeaderIsNoRedirect) {
     const auto judgement = judge_reply(
         reply(403, "<Error><Code>AccessDenied</Code></Error>", {{"x-amz-bucket-region", "eu-west-1"}}));

@@ -23,13 +23,19 @@ TEST_F(RecentCopiesTest, AreOfOneVersionUntilTheyHaveBeenRead) {
     recent_.add(copy("a", 100));
     EXPECT_TRUE(recent_.find("a", "\"1\""));
     EXPECT_FALSE(recent_.find("a", "\"2\"") || recent_.find("b", "\"1\""));
-    recent_.copied("a", "b", "\"2\"");
+    recent_.copied("a", "\"1\"", "b", "\"2\"");
     EXPECT_TRUE(recent_.find("b", "\"2\""));
     EXPECT_FALSE(recent_.find("a", "\"1\""));
     recent_.was_read("b", "\"2\"", 60);
     EXPECT_TRUE(recent_.find("b", "\"2\""));
     recent_.was_read("b", "\"2\"", 40);
     EXPECT_FALSE(recent_.find("b", "\"2\""));
+}
+
+TEST_F(RecentCopiesTest, AreNotTakenForCopiesOfAnotherHostsVersion) {
+    recent_.add(copy("a", 100));
+    recent_.copied("a", "\"theirs\"", "a", "\"2\"");
+    EXPECT_FALSE(recent_.find("a", "\"1\"") || recent_.find("a", "\"2\""));
 }
 
 TEST_F(RecentCopiesTest, TheOldestGo) {
