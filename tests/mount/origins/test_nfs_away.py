@@ -166,7 +166,7 @@ for thread in threads:
 @contextlib.contextmanager
 def busy(folder, kind, count, mode):
     """So many threads of another process that read or write until this ends; errors that are none of the mode's fail."""
-    child = subprocess.Popen(["/usr/bin/python3", "-S", "-c", f"import os, sys\nos.chdir(sys.argv[1])\n{SILENT}", folder, "", kind,
+    child = subprocess.Popen(["/usr/bin/python3", "-I", "-S", "-c", f"import os, sys\nos.chdir(sys.argv[1])\n{SILENT}", folder, "", kind,
                               str(count), mode], stdin=subprocess.PIPE)
     try:
         yield child
