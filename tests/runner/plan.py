@@ -59,7 +59,7 @@ def all_suites(options, pattern):
         Faults("stale-cache", "stale", "asan", 190 * times, 3, options.full).in_lane("tools"),
         Matrix("asan", 280 * times, 3, options.full).in_lane("servers"),
         Faults("crash", "crash", "asan", 350 * times, 3, options.full).in_lane("servers"),
-        Alone("asan", 60 * times, pattern, "not release_only", 3, options.full),
+        Alone("asan", 90 * times, pattern, "not release_only", 3, options.full),
         # iobench drops the kernel's caches, on which mount tests count; the others want processors, not answers.
         Bench("asan", 330 * times, pattern, 3, options.full).in_lane("tools"),
         Unit("asan", 300 * times, pattern, ASAN, options.full, options.jobs).in_lane("unit"),
@@ -73,6 +73,6 @@ def all_suites(options, pattern):
         Mounts("release", 300 * times, pattern, RELEASE, 2, options.full).sample(3).shared().in_lane("mounts"),
         Package("release", 160, pattern, options.full).in_lane("package"),
         Faults("crash-release", "crash", "release", 150 * times, 2, options.full, "release").in_lane("package"),
-        Alone("release", 60 * times, pattern, RELEASE, 2, options.full).sample(3),
+        Alone("release", 120 * times, pattern, RELEASE, 2, options.full).sample(3),
         Sample(options.full, options.jobs),
     ]

@@ -21,6 +21,7 @@ constexpr std::chrono::milliseconds kSilenceAfterBody{60000}, kSilenceOfCopy{120
 constexpr std::uint64_t kPartOfCopy = 256 * kMiB;
 constexpr std::size_t kPartsAtOnce = 16;
 constexpr std::size_t kPiece = 128U << 10U;
+constexpr unsigned kAttemptsAtRaces = 5;
 constexpr unsigned kMostEmptyPages = 10'000;
 constexpr const char* kPlain = "application/octet-stream";
 
@@ -231,22 +232,30 @@ Result<std::string> BucketCalls::put_text(const std::string& path, const std::st
     const auto md5 = md5_hex(bytes);
     if (!md5) return fail(md5.error());
     const auto raw = from_hex(*md5);
-    auto made = operation(RequestKind::put, path);
-    made.payload = bytes;
-    made.payload_sha256 = target_.endpoint.tls ? "UNSIGNED-PAYLOAD" : sha256_hex(text);
-    made.stall = kSilenceAfterBody;
-    made.headers = metadata_headers(metadata);
-    made.headers.emplace_back("Content-MD5",
-                              to_base64({reinterpret_cast<const char*>(raw.data()), raw.size()}));
-    add_condition(made, condition);
-    const auto response = client_.run(std::move(made));
-    if (response) return make_version(response->header("etag"), 0, text.size());
-    if (response.error().code == EEXIST) {
-        // Perhaps it is what an earlier attempt wrote, the reply to which was lost.
-        const auto there = head(path);
-        if (there && there->metadata == metadata && there->version == '"' + *md5 + '"') return there->version;
+    for (unsigned attempt = 1;; ++attempt) {
+        auto made = operation(RequestKind::put, path);
+        made.payload = bytes;
+        made.payload_sha256 = target_.endpoint.tls ? "UNSIGNED-PAYLOAD" : sha256_hex(text);
+        made.stall = kSilenceAfterBody;
+        made.headers = metadata_headers(metadata);
+        made.headers.emplace_back("Content-MD5",
+                                  to_base64({reinterpret_cast<const char*>(raw.data()), raw.size()}));
+        add_condition(made, condition);
+        const auto response = client_.run(std::move(made));
+        if (response) return make_version(response->header("etag"), 0, text.size());
+        const auto code = response.error().code;
+        // Two such requests at once: S3 answers one with 409, Ceph's gateway with 404.
+        const bool is_race = condition.only_if_absent && (code == ENOENT || code == EBUSY);
+        if (code == EEXIST || is_race) {
+            // Perhaps it is what an earlier attempt wrote, the reply to which was lost.
+            const auto there = head(path);
+            if (there && there->metadata == metadata && there->version == '"' + *md5 + '"')
+                return there->version;
+            if (is_race && there) return fail(EEXIST, path + " is there by now");
+            if (is_race && attempt < kAttemptsAtRaces) continue;
+        }
+        return fail(within_condition(response.error(), condition));
     }
-    return fail(within_condition(response.error(), condition));
 }
 
 Result<Upload> BucketCalls::begin(const std::string& path, const FileMetadata& metadata) {

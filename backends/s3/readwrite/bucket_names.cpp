@@ -84,8 +84,15 @@ Result<void> PosixBucket::make_object(const BucketNodePtr& directory, const std:
     condition.only_if_absent = true;
     auto version = calls_.put_text(*path + suffix, body, metadata, condition);
     if (!version) {
-        // Whatever the answer, what was known of the name is out of date.
-        known_.drop(place_of(directory->inode, name));
+        // What was known of the name is out of date. What took it may be missing from listings for a moment
+        // (Ceph's gateway), and a directory is looked for in them.
+        const auto place = place_of(directory->inode, name);
+        auto there = version.error().code == EEXIST ? calls_.head(*path + suffix) : Result<Facts>(Facts());
+        if (there && there->is_there()) {
+            known_.put(place, std::move(*there));
+        } else {
+            known_.drop(place);
+        }
         return fail(std::move(version.error()));
     }
     Facts facts;

@@ -51,14 +51,17 @@ void KnownNames::put(Place place, Facts facts, Clock::time_point now) {
     put_locked(place, std::move(facts), now);
 }
 
-std::uint64_t KnownNames::changes() {
+KnownNames::Moment KnownNames::moment() {
     const MutexLock lock(mutex_);
-    return changes_;
+    return {changes_, Clock::now()};
 }
 
-void KnownNames::put_unless_changed(Place place, Facts facts, std::uint64_t changes) {
+void KnownNames::put_answer(Place place, Facts facts, const Moment& asked) {
     const MutexLock lock(mutex_);
-    if (changes_ == changes) put_locked(place, std::move(facts), Clock::now());
+    if (changes_ != asked.changes) return;
+    const auto found = by_place_.find(place);
+    if (found != by_place_.end() && found->second->since > asked.at) return;
+    put_locked(place, std::move(facts), asked.at);
 }
 
 void KnownNames::forget_locked(Place place) {

@@ -53,9 +53,14 @@ class KnownNames {
     std::optional<Facts> get_younger(Place place, std::chrono::milliseconds age,
                                      Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
     void put(Place place, Facts facts, Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
-    /// What was asked before a change must not be put after it: the number to give to put_unless_changed.
-    [[nodiscard]] std::uint64_t changes() TIERFS_EXCLUDES(mutex_);
-    void put_unless_changed(Place place, Facts facts, std::uint64_t changes) TIERFS_EXCLUDES(mutex_);
+    /// When something was asked. What was asked before a change of this mount's must not be put after it, nor
+    /// behind what was asked later: answers overtake each other.
+    struct Moment {
+        std::uint64_t changes = 0;
+        Clock::time_point at;
+    };
+    [[nodiscard]] Moment moment() TIERFS_EXCLUDES(mutex_);
+    void put_answer(Place place, Facts facts, const Moment& asked) TIERFS_EXCLUDES(mutex_);
     /// Also what listings showed: for who does not know what is there now.
     void drop(Place place) TIERFS_EXCLUDES(mutex_);
     void clear() TIERFS_EXCLUDES(mutex_);

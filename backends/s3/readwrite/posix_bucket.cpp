@@ -167,13 +167,13 @@ Result<Facts> PosixBucket::root_facts() {
     facts.metadata.mode = S_IFDIR | calls_.ownership().directory_mode;
     facts.metadata.uid = calls_.ownership().uid;
     facts.metadata.gid = calls_.ownership().gid;
-    const auto changes = known_.changes();
+    const auto asked_at = known_.moment();
     if (calls_.has_prefix()) {
         auto marker = calls_.head("");
         if (marker) facts = std::move(*marker);
         if (!marker && marker.error().code != ENOENT) return marker;
     }
-    known_.put_unless_changed(InodeNumbers::kRoot, facts, changes);
+    known_.put_answer(InodeNumbers::kRoot, facts, asked_at);
     return facts;
 }
 
@@ -195,10 +195,10 @@ Result<Facts> PosixBucket::facts_at(const BucketNode& directory, const std::stri
         return std::move(*facts);
     const auto shown = asked == Asked::lately ? known_.shown(directory.inode, name) : std::nullopt;
     if (shown == ListedNames::Shown::absent) return Facts();
-    const auto changes = known_.changes();
+    const auto asked_at = known_.moment();
     auto facts = shown == ListedNames::Shown::key ? calls_.head(*path) : ask(*path);
     if (!facts && shown && facts.error().code == ENOENT) facts = ask(*path);  // it has changed since
-    if (facts) known_.put_unless_changed(place, *facts, changes);
+    if (facts) known_.put_answer(place, *facts, asked_at);
     return facts;
 }
 

@@ -306,28 +306,3 @@ def test_headers_and_metadata_of_others_stay(show, other, change):
     assert found["Metadata"]["owner-team"] == "vision"
     if change != "rename":
         assert found["Metadata"]["mode"]
-
-
-MAKE_DIRECTORIES = """
-import os, sys
-place, rounds = sys.argv[1], int(sys.argv[2])
-for n in range(rounds):
-    os.makedirs(f"{place}/r{n}/a/b", exist_ok=True)
-    open(f"{place}/r{n}/a/b/{os.getpid()}", "w").close()
-"""
-
-
-def test_two_hosts_make_the_same_directories(rgw_bucket, mount):
-    """As every job of many ranks begins: makedirs(exist_ok=True) of the same names, at the same time."""
-    options = {"rw": None, "metadata.ttl": "1h"}
-    mounts = [mount(rgw_bucket.source(), rgw_bucket.options(options), env=rgw_bucket.env) for _ in range(2)]
-    rounds, processes_each = 10, 4
-    jobs = [subprocess.Popen(["/usr/bin/python3", "-c", MAKE_DIRECTORIES, m.path, str(rounds)], stderr=subprocess.PIPE,
-                             text=True)
-            for m in mounts for _ in range(processes_each)]
-    for job in jobs:
-        _, said = job.communicate(timeout=300)
-        assert job.returncode == 0, said
-    found = rgw_bucket.server.client.list_objects_v2(Bucket=rgw_bucket.name).get("Contents", [])
-    files = [one["Key"] for one in found if not one["Key"].endswith("/")]
-    assert len(files) == rounds * 2 * processes_each

@@ -83,9 +83,9 @@ TEST(KnownNamesTest, ForgetsInTimeAndAfterChanges) {
     EXPECT_FALSE(known.get(1, now + 10s));
     EXPECT_TRUE(known.get(2, now + 4s));
     EXPECT_FALSE(known.get(2, now + 5s));
-    const auto changes = known.changes();
+    const auto asked = known.moment();
     known.drop(3);
-    known.put_unless_changed(3, there, changes);  // asked before, answered after
+    known.put_answer(3, there, asked);  // asked before, answered after
     EXPECT_FALSE(known.get(3, now));
     for (Place place = 10; place < 10 + KnownNames::kMost; ++place) known.put(place, there, now);
     known.put(5, there, now);

@@ -49,6 +49,19 @@ TEST_F(RecentCopiesTest, TheOldestGo) {
     EXPECT_FALSE(recent_.find("1", "\"1\""));
 }
 
+TEST(KnownNamesTest, AnAnswerDoesNotReplaceOneThatWasAskedForLater) {
+    KnownNames known(1h);
+    const auto early = known.moment(), late = known.moment();
+    Facts there;
+    there.kind = Facts::Kind::directory;
+    known.put_answer(1, there, late);
+    known.put_answer(1, Facts(), early);  // overtaken
+    EXPECT_TRUE(known.get(1)->is_there());
+    known.put(1, Facts());
+    known.put_answer(1, there, late);  // asked before this mount removed it
+    EXPECT_FALSE(known.get(1)->is_there());
+}
+
 TEST(ListedNamesTest, AreBelievedForATimeAndUntilSomethingIsDropped) {
     using Shown = ListedNames::Shown;
     KnownNames known(1h);
