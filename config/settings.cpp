@@ -1,13 +1,15 @@
 #include "config/settings.hpp"
 
+#include <sys/mount.h>
+
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "config/base/units.hpp"
 #include "config/memory_plan.hpp"
+#include "config/mount_options.hpp"
 #include "config/nfs_url.hpp"
 #include "config/settings_reread.hpp"
 #include "config/settings_table.hpp"
@@ -18,22 +20,6 @@ namespace {
 using settings::Key;
 
 constexpr std::size_t kMostProblems = 20;  // a hostile file must not fill the screen, nor take long to refuse
-
-// What mount(8) and /etc/fstab add of their own. "suid" and "dev" are mount(8)'s defaults, not a wish: they
-// switch nothing on here; allow_suid does.
-constexpr std::array<std::string_view, 32> kMountOptions = {
-    "defaults", "dev",      "nodev",    "suid",       "nosuid",     "exec",     "noexec",
-    "atime",    "noatime",  "relatime", "norelatime", "nodiratime", "diratime", "sync",
-    "async",    "_netdev",  "nofail",   "auto",       "noauto",     "user",     "users",
-    "nouser",   "owner",    "group",    "dirsync",    "mand",       "nomand",   "default_permissions",
-    "x-",       "comment=", "fsname=",  "subtype="};
-
-bool is_mount_option(std::string_view option) {
-    return std::any_of(kMountOptions.begin(), kMountOptions.end(), [&](std::string_view known) {
-        const bool prefix = known == "x-" || known.back() == '=';
-        return prefix ? option.starts_with(known) : option == known;
-    });
-}
 
 /// Joins what was found wrong; the errno of the first counts.
 Result<void> verdict(const std::vector<Error>& problems) {
@@ -62,6 +48,13 @@ class Loader {
             return refuse(place, settings::shown(name) + " is no known key" + settings::suggestion(name));
         }
         if (const auto problem = settings::set(settings, *key, value)) return refuse(place, *problem);
+        places_[key->opposite ? "ro" : name] = place;
+    }
+
+    void set_flags(const std::string& name, std::string_view option, const std::string& place) {
+        const auto change = mount_option(option);
+        if (!*change) return refuse(place, name + ": " + change->error().message);
+        settings.mount_flags = (*change)->applied_to(settings.mount_flags);
         places_[name] = place;
     }
 
@@ -144,9 +137,10 @@ void read_environment(const std::map<std::string, std::string>& environment, Loa
 void read_option(const std::string& option, Loader& loader) {
     const auto equals = option.find('=');
     const std::string name = option.substr(0, equals);
-    if (option.empty() || name == "config" || is_mount_option(option)) return;
+    if (option.empty() || name == "config") return;
     const std::string shown = settings::shown(name);
     const std::string place = "option -o " + shown.substr(1, shown.size() - 2);
+    if (mount_option(option)) return loader.set_flags(shown.substr(1, shown.size() - 2), option, place);
     const Key* key = settings::find(name);
     const bool bare = equals == std::string::npos;
     if (bare && key != nullptr && key->kind != settings::Kind::flag) {
@@ -173,6 +167,13 @@ void check_together(Loader& loader) {
     if (s.nvme_limit != 0 && s.nvme_path.empty()) {
         loader.refuse(loader.place("nvme.limit"), "nvme.limit: found " + format_size_exact(s.nvme_limit) +
                                                       " without nvme.path; allowed: both, or neither");
+    }
+    const bool directory = s.source.starts_with('/') || s.source.starts_with("file:");
+    if (!s.read_only && directory && (s.mount_flags & MS_DIRSYNC) != 0) {
+        loader.refuse(
+            loader.place("dirsync"),
+            "dirsync: found on a writable mount of a directory; allowed: on the file system that the "
+            "directory lies on, which keeps the names, as `mount -o remount,dirsync` of it");
     }
     if (!s.read_only && s.profile == Profile::small) {
         loader.refuse(loader.place("profile"),

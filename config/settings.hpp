@@ -26,7 +26,7 @@ struct Settings {
     // mount
     std::string source;      ///< as given: s3://bucket/prefix, nfs://host/export, /dir, file:///dir
     std::string mountpoint;  ///< absolute
-    bool read_only = true;   ///< `ro`; `rw` is ro=false
+    bool read_only = true;   ///< `ro`; `rw` and `writable` are ro=false
     bool allow_other = false;
     bool allow_suid = false;
     Profile profile = Profile::automatic;
@@ -60,6 +60,8 @@ struct Settings {
 
     bool writes_exclusive = false;  ///< writes.exclusive: of buckets, a lost update is an error
 
+    bool writes_link = true;  ///< writes.link: of buckets, link(2) makes a second object
+
     std::string writes_passthrough = "auto";  ///< writes.passthrough: auto, true, false
 
     std::string fill_shard;  ///< fill.shard: "I/N", this node reads that share of the files; empty: not known
@@ -80,6 +82,7 @@ struct Settings {
     bool s3_anonymous = false;             ///< s3.anonymous: send unsigned requests
     std::string s3_ca_bundle;              ///< s3.ca_bundle; empty: AWS_CA_BUNDLE, system's
     std::uint32_t s3_uid = 0, s3_gid = 0;  ///< s3.uid, s3.gid: owner shown; default: who mounts
+    std::string s3_metadata = "auto";      ///< s3.metadata: auto, always, never
     std::uint32_t s3_file_mode = 0444, s3_directory_mode = 0555;  ///< s3.file_mode, s3.directory_mode
 
     // nfs
@@ -97,7 +100,8 @@ struct Settings {
     std::string log_format = "text";  ///< log.format: text, json
     std::uint64_t log_max_size = 0;   ///< log.max_size: bytes after which log.file is put aside; 0: never
 
-    bool foreground = false;  ///< -f
+    bool foreground = false;        ///< -f
+    std::uint32_t mount_flags = 0;  ///< MS_* of mount(2), by options of mount(8) (config/mount_options.hpp)
 };
 
 /// The folders in a value such as nvme.path: "/a:/b". Empty for an empty text.
@@ -116,8 +120,8 @@ struct SettingsSources {
 };
 
 /// Merges and checks. Unknown keys, wrong units and impossible combinations are refused with the place
-/// (file:line, or -o, or the variable), the key, what was found and what is allowed. mount(8)'s own options
-/// (dev, nosuid, noatime, _netdev, x-*, …) are accepted and ignored.
+/// (file:line, or -o, or the variable), the key, what was found and what is allowed. config/mount_options.hpp
+/// says what becomes of mount(8)'s own options.
 Result<Settings> load_settings(const SettingsSources& sources);
 
 /// A table of the -o keys with defaults, for --help.

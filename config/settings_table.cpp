@@ -18,8 +18,18 @@ using S = Settings;
 std::vector<Key> make_table() {
     return {
         {"ro", Kind::flag, &S::read_only,
-         "Mount read-only. rw, which means ro=false, makes it writable. mount(8) says rw where "
-         "nobody says anything, so there, and in fstab, it is ro=false that counts."},
+         "Mount read-only. rw and writable mean ro=false. mount(8) says rw where nobody says anything, and "
+         "makes ro of ro=false: there, and in fstab, it is writable that counts."},
+        {"writable",
+         Kind::flag,
+         &S::read_only,
+         "Mount writable, as rw does: the word for mount(8) and fstab, which pass it on.",
+         0,
+         0,
+         false,
+         false,
+         {},
+         true},
         {"allow_other", Kind::flag, &S::allow_other,
          "Let other users than the one who mounts see the files."},
         {"allow_suid", Kind::flag, &S::allow_suid, "Honour set-user-ID bits and device files of the origin."},
@@ -143,6 +153,9 @@ std::vector<Key> make_table() {
          "writing here is not overwritten, and close or fsync fails (ESTALE; EEXIST of a new file). The "
          "server "
          "must know If-Match and If-None-Match on PUT."},
+        {"writes.link", Kind::flag, &S::writes_link,
+         "Of buckets that are mounted writable: link(2) makes a second object out of a file, where there is none of "
+         "that name; false: it is refused (EPERM)."},
         {"writes.passthrough",
          Kind::choice,
          &S::writes_passthrough,
@@ -190,6 +203,18 @@ std::vector<Key> make_table() {
          false, true},
         {"s3.gid", Kind::count, &S::s3_gid, "Group shown for every file; auto: who mounts.", 0, kMostId,
          false, true},
+        {"s3.metadata",
+         Kind::choice,
+         &S::s3_metadata,
+         "Of buckets that are mounted read-only: modes, owners, times and symbolic links that writable mounts and s3fs "
+         "keep with objects are shown, at the cost of a HEAD for each object. auto: in directories whose own "
+         "object (KEY/) keeps a mode, and in the root of a bucket when one of its first three objects does; never: "
+         "all objects are files, as s3.uid, s3.gid and s3.file_mode have them.",
+         0,
+         0,
+         false,
+         false,
+         {"auto", "always", "never"}},
         {"s3.file_mode", Kind::octal, &S::s3_file_mode,
          "Permissions shown for files that say none; on writable mounts the default is 0644.", 0, 0777},
         {"s3.directory_mode", Kind::octal, &S::s3_directory_mode,

@@ -36,6 +36,7 @@ struct Key {
     bool zero = false;       ///< 0 is allowed although it is below `min`
     bool automatic = false;  ///< "auto" is allowed and means the default
     std::vector<std::string_view> choices = {};
+    bool opposite = false;  ///< another name of a flag, which means its opposite
 };
 
 /// In the order in which help and man page show them; keys of one section stand together.

@@ -93,6 +93,7 @@ std::string settings_defaults_yaml() {
     std::string out = "# All settings of tierfs at their defaults.\n";
     std::string section;
     for (const Key& key : settings::table()) {
+        if (key.opposite) continue;  // whoever changed the one would be overruled by the other
         const std::string own = section_of(key.name);
         if (own != section) out += "\n" + (own.empty() ? "" : own + ":\n");
         section = own;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "config/base/text.hpp"
 #include "config/base/units.hpp"
 #include "config/listen_address.hpp"
 #include "config/settings_table.hpp"
@@ -50,9 +51,19 @@ std::optional<bool> flag(std::string_view text) {
     return std::nullopt;
 }
 
-bool has_control(std::string_view text) {
-    return std::any_of(text.begin(), text.end(),
-                       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+/// ": the unit is missing: ..." of a size or a duration that cannot be read; else nothing.
+std::string why_unreadable(const Key& key, std::string_view text) {
+    std::string why;
+    if (key.kind == Kind::size) {
+        if (const auto size = parse_size(text); !size) why = size.error().message;
+    } else if (key.kind == Kind::duration) {
+        if (const auto time = parse_duration(text); !time) why = time.error().message;
+    }
+    // "found 'TEXT': WHY; allowed: ...": the caller tells both ends. The text may have the same words.
+    const auto end = why.rfind("; allowed: ");
+    const auto begin = std::string_view("found ''").size() + std::min<std::size_t>(text.size(), 64) +
+                       (text.size() > 64 ? 3 : 0);
+    return end == std::string::npos || begin > end ? "" : why.substr(begin, end - begin);
 }
 
 std::size_t scheme_length(std::string_view url) {
@@ -75,7 +86,8 @@ std::string without_secrets(std::string_view url) {
 
 std::string refused(const Key& key, std::string_view text) {
     const std::string found = shown(key.kind == Kind::url ? without_secrets(text) : text);
-    return std::string(key.name) + ": found " + found + "; allowed: " + allowed(key);
+    return std::string(key.name) + ": found " + found + why_unreadable(key, text) +
+           "; allowed: " + allowed(key);
 }
 
 /// Absolute paths, none of them another one or inside it, as far as their text tells.
@@ -120,7 +132,7 @@ std::string_view addressing_text(AddressingStyle style) {
 std::optional<std::string> set_flag(Settings& settings, const Key& key, std::string_view text) {
     const auto value = flag(text);
     if (!value) return refused(key, text);
-    settings.*std::get<bool Settings::*>(key.member) = *value;
+    settings.*std::get<bool Settings::*>(key.member) = *value != key.opposite;
     return std::nullopt;
 }
 
@@ -213,7 +225,7 @@ std::string value_text(const Key& key, const Settings& settings) {
             const auto& value = settings.*member;
             using Value = std::decay_t<decltype(value)>;
             if constexpr (std::is_same_v<Value, bool>)
-                return value ? "true" : "false";
+                return value != key.opposite ? "true" : "false";
             else if constexpr (std::is_same_v<Value, std::string>)
                 return value;
             else if constexpr (std::is_same_v<Value, Profile>)

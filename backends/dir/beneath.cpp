@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "backends/origin/posix_origin.hpp"
@@ -18,6 +20,18 @@ constexpr unsigned kAttemptsAtOnce = 16;  // races with renames are over by then
 constexpr std::chrono::milliseconds kBetweenAttempts{10};
 
 }  // namespace
+
+// A new descriptor gets the lowest number that is free.
+FileDescriptor within_limit(FileDescriptor descriptor, bool is_for_locks) {
+    rlimit limit{};
+    if (!descriptor || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return descriptor;
+    const auto reserved =
+        is_for_locks ? limit.rlim_cur / 4 : std::min(kReservedDescriptors, limit.rlim_cur / 8);
+    if (static_cast<rlim_t>(descriptor.get()) < limit.rlim_cur - reserved) return descriptor;
+    descriptor.reset();
+    errno = EMFILE;
+    return descriptor;
+}
 
 Result<FileDescriptor> open_beneath(int root, const std::string& path, int flags,
                                     std::chrono::milliseconds patience) {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <array>
@@ -15,9 +16,11 @@
 #include "backends/dir/acl.hpp"
 #include "backends/dir/beneath.hpp"
 #include "backends/dir/directory_writer.hpp"
+#include "backends/dir/local_file_system.hpp"
 #include "backends/dir/patient_calls.hpp"
 #include "backends/dir/posix_directory.hpp"
 #include "backends/origin/read_pool.hpp"
+#include "backends/origin/young_version.hpp"
 #include "config/base/fault_point.hpp"
 #include "config/base/file_descriptor.hpp"
 #include "config/base/mutex.hpp"
@@ -117,10 +120,13 @@ class Directory {
   private:
     [[nodiscard]] Result<void> read_now(const OriginRead& request) const;
     [[nodiscard]] ssize_t read_at(int descriptor, std::span<std::byte> to, off_t offset, bool is_bulk) const;
+    std::int64_t tick() const;
+    void mark_young(Attributes& attributes) const;
     [[nodiscard]] static Result<void> expect_version(int descriptor, const OriginRead& request);
 
     const FileDescriptor root_;
     const std::string real_path_;
+    mutable std::atomic<std::int64_t> tick_ns_ = 0;  ///< see young_version.hpp; 0: not known yet
     const AclReader acls_;
     PartialListings partial_;
     mutable std::atomic<bool> knows_dont_cache_ = true;  ///< this file system does
@@ -226,7 +232,23 @@ Result<Attributes> Directory::stat(const std::string& path) {
     BeneathStat result = to_attributes(status);
     if (result.is_special) return fail(ENOENT, "'" + path + "' is neither file, directory nor symlink");
     result.attributes.mode = acls_.mode_of(opened->get(), status);
+    mark_young(result.attributes);
     return std::move(result.attributes);
+}
+
+// Asked when it is needed, by a thread that may hang: a source that is away must not hold who opens it.
+std::int64_t Directory::tick() const {
+    if (const auto known = tick_ns_.load(std::memory_order_relaxed); known != 0) return known;
+    struct statfs found {};
+    const bool is_local = ::fstatfs(root_.get(), &found) == 0 && is_local_file_system(found.f_type);
+    const auto ticks = is_local ? kLocalTick : kRemoteTick;
+    tick_ns_.store(ticks, std::memory_order_relaxed);
+    return ticks;
+}
+
+void Directory::mark_young(Attributes& attributes) const {
+    attributes.version =
+        shown_version(std::move(attributes.version), attributes.ctime_ns, wall_clock_ns(), tick());
 }
 
 Result<std::string> Directory::read_link(const std::string& path) {
@@ -288,6 +310,7 @@ Result<ListPage> Directory::list(const std::string& path, const std::string& tok
             continue;
         }
         result.attributes.mode = acls_.mode_of(within + name, status);
+        mark_young(result.attributes);
         page.entries.push_back(DirectoryEntry{name, std::move(result.attributes)});
     }
     if (end < listing->names.size()) {
@@ -303,7 +326,7 @@ Result<void> Directory::expect_version(int descriptor, const OriginRead& request
     if (TIERFS_FAULT_CALL("dir.version", ::fstat(descriptor, &status)) != 0)
         return fail(system_error(errno, "'" + request.path + "'"));
     const BeneathStat now = to_attributes(status);
-    const bool is_other = !request.version.empty() && now.attributes.version != request.version;
+    const bool is_other = !request.version.empty() && now.attributes.version != unmarked(request.version);
     if (now.is_special || now.attributes.kind != ObjectKind::file || is_other) {
         return fail(ESTALE, "'" + request.path + "' has changed at the source");
     }

@@ -11,6 +11,7 @@
 
 #include "backends/dir/beneath.hpp"
 #include "backends/origin/upload_name.hpp"
+#include "backends/origin/young_version.hpp"
 #include "config/base/aligned_buffer.hpp"
 #include "config/base/fault_point.hpp"
 #include "config/base/sync_point.hpp"
@@ -191,7 +192,7 @@ Result<void> DirectoryWriter::rename_into_place(int directory, const Upload& upl
     if (!options.only_if_version.empty()) {
         const auto there = stat_file(upload.path);
         if (!there && there.error().code != ENOENT) return fail(there.error());
-        if (!there || there->version != options.only_if_version)
+        if (!there || there->version != unmarked(options.only_if_version))
             return error(ESTALE, upload.path, "another version is there");
     }
     if (!options.only_if_absent) {

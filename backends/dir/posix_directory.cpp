@@ -1,15 +1,20 @@
 #include "backends/dir/posix_directory.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "backends/dir/beneath.hpp"
@@ -28,6 +33,21 @@ class Held final : public PosixNode {
   private:
     FileDescriptor descriptor_;
 };
+
+/// Attributes of which the file system below alone knows who may see and set them: "system.nfs4_acl" and the
+/// like. The kernel checks nothing of them, but for access control lists as POSIX has them.
+bool is_judged_below(std::string_view name) {
+    return name.starts_with("system.") && !name.starts_with("system.posix_acl_");
+}
+
+bool has_names_judged_below(std::string_view names) {
+    while (!names.empty()) {
+        const auto name = names.substr(0, names.find('\0'));
+        if (is_judged_below(name)) return true;
+        names.remove_prefix(std::min(name.size() + 1, names.size()));
+    }
+    return false;
+}
 
 int at(const PosixNode& node) {
     return static_cast<const Held&>(node).get();  // NOLINT(*-static-cast-downcast): nobody else makes nodes
@@ -93,6 +113,9 @@ PosixTree::PosixTree(FileDescriptor root) : root_(std::make_shared<Held>(std::mo
     const auto length =
         ::getxattr(in_proc(*root_).c_str(), "system.posix_acl_access", nullptr, std::size_t{0});
     has_acls_ = length >= 0 || errno != EOPNOTSUPP;
+    struct statfs found {};
+    has_reserve_ = ::fstatfs(at(*root_), &found) == 0 &&
+                   (found.f_type == EXT4_SUPER_MAGIC || found.f_type == F2FS_SUPER_MAGIC);
 }
 
 Result<PosixAttributes> PosixTree::look_up(const PosixNode& directory, const std::string& name) {
@@ -134,6 +157,10 @@ Result<PosixCreated> PosixTree::create(const PosixNode& directory, const std::st
             "posix.create", ::syscall(SYS_openat2, at(directory), name.c_str(), &how, sizeof(how)))));
         // Nobody has checked whether the caller may open what is there since the kernel looked: it is to look
         // again, which ESTALE makes it do.
+        if (file && !(file = within_limit(std::move(file)))) {
+            ::unlinkat(at(directory), name.c_str(), 0);
+            return fail(system_error(EMFILE, "creating a file"));
+        }
         if (!file)
             return fail(
                 system_error(errno == EEXIST && (flags & O_EXCL) == 0 ? ESTALE : errno, "creating a file"));
@@ -170,6 +197,7 @@ Result<void> PosixTree::make_link(const PosixNode& directory, const std::string&
 
 Result<void> PosixTree::add_name(const PosixNode& node, const PosixNode& directory, const std::string& name) {
     ++counters_->others;
+    const ActorScope acting(ActorScope::Changes::names, has_reserve_);
     int result =
         TIERFS_FAULT_CALL("posix.link", ::linkat(at(node), "", at(directory), name.c_str(), AT_EMPTY_PATH));
     // Without CAP_DAC_READ_SEARCH: linkat(2).
@@ -188,6 +216,7 @@ Result<void> PosixTree::remove(const PosixNode& directory, const std::string& na
 Result<void> PosixTree::rename(const PosixNode& from, const std::string& name, const PosixNode& to,
                                const std::string& new_name, unsigned flags) {
     ++counters_->others;
+    const ActorScope acting(ActorScope::Changes::names, has_reserve_);
     return done_or_error(
         static_cast<int>(TIERFS_FAULT_CALL("posix.rename", ::syscall(SYS_renameat2, at(from), name.c_str(),
                                                                      at(to), new_name.c_str(), flags))),
@@ -198,9 +227,10 @@ Result<PosixFilePtr> PosixTree::open(const PosixNode& node, int flags) {
     ++counters_->others;
     FileDescriptor file;
     {
-        const PlainWriterScope plain;  // O_TRUNC
+        const ActorScope acting(ActorScope::Changes::contents, false);  // O_TRUNC
         file.reset(
             TIERFS_FAULT_CALL("posix.open", ::open(in_proc(node).c_str(), origin_flags(flags) & ~O_EXCL)));
+        file = within_limit(std::move(file));
         if (!file) return fail(system_error(errno, "open"));
     }
     return make_posix_file(std::move(file), counters_);
@@ -208,8 +238,8 @@ Result<PosixFilePtr> PosixTree::open(const PosixNode& node, int flags) {
 
 Result<PosixDirectoryPtr> PosixTree::open_directory(const PosixNode& node) {
     ++counters_->lists;
-    FileDescriptor directory(
-        TIERFS_FAULT_CALL("posix.opendir", ::openat(at(node), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+    auto directory = within_limit(FileDescriptor(
+        TIERFS_FAULT_CALL("posix.opendir", ::openat(at(node), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC))));
     if (!directory) return fail(system_error(errno, "opendir"));
     return make_posix_directory(std::move(directory), counters_);
 }
@@ -222,6 +252,7 @@ Result<void> PosixTree::set_mode(const PosixNode& node, mode_t mode) {
 
 Result<void> PosixTree::set_owner(const PosixNode& node, uid_t uid, gid_t gid) {
     ++counters_->others;
+    const ActorScope acting(ActorScope::Changes::names, has_reserve_);
     return done_or_error(TIERFS_FAULT_CALL("posix.chown", ::fchownat(at(node), "", uid, gid, AT_EMPTY_PATH)),
                          "chown");
 }
@@ -238,7 +269,7 @@ Result<void> PosixTree::set_times(const PosixNode& node, const struct timespec& 
 
 Result<void> PosixTree::resize(const PosixNode& node, std::uint64_t size) {
     ++counters_->others;
-    const PlainWriterScope plain;
+    const ActorScope acting(ActorScope::Changes::contents, false);
     return done_or_error(
         TIERFS_FAULT_CALL("posix.truncate", ::truncate(in_proc(node).c_str(), static_cast<off_t>(size))),
         "truncate");
@@ -247,6 +278,8 @@ Result<void> PosixTree::resize(const PosixNode& node, std::uint64_t size) {
 Result<std::size_t> PosixTree::get_xattr(const PosixNode& node, const std::string& name,
                                          std::span<char> value) {
     ++counters_->others;
+    std::optional<ImpersonationScope> caller;
+    if (is_judged_below(name)) caller.emplace();
     const auto length = TIERFS_FAULT_CALL(
         "posix.getxattr", ::getxattr(in_proc(node).c_str(), name.c_str(), value.data(), value.size()));
     if (length < 0) return fail(system_error(errno, "getxattr"));
@@ -255,8 +288,13 @@ Result<std::size_t> PosixTree::get_xattr(const PosixNode& node, const std::strin
 
 Result<std::size_t> PosixTree::list_xattrs(const PosixNode& node, std::span<char> names) {
     ++counters_->others;
-    const auto length =
+    auto length =
         TIERFS_FAULT_CALL("posix.listxattr", ::listxattr(in_proc(node).c_str(), names.data(), names.size()));
+    if (length < 0) return fail(system_error(errno, "listxattr"));
+    if (!has_names_judged_below({names.data(), static_cast<std::size_t>(names.empty() ? 0 : length)}))
+        return static_cast<std::size_t>(length);
+    const ImpersonationScope caller;
+    length = ::listxattr(in_proc(node).c_str(), names.data(), names.size());
     if (length < 0) return fail(system_error(errno, "listxattr"));
     return static_cast<std::size_t>(length);
 }
@@ -264,6 +302,9 @@ Result<std::size_t> PosixTree::list_xattrs(const PosixNode& node, std::span<char
 Result<void> PosixTree::set_xattr(const PosixNode& node, const std::string& name, std::span<const char> value,
                                   int flags) {
     ++counters_->others;
+    const ActorScope acting(ActorScope::Changes::names, has_reserve_);
+    std::optional<ImpersonationScope> caller;
+    if (is_judged_below(name)) caller.emplace();
     return done_or_error(TIERFS_FAULT_CALL("posix.setxattr", ::setxattr(in_proc(node).c_str(), name.c_str(),
                                                                         value.data(), value.size(), flags)),
                          "setxattr");
@@ -271,6 +312,8 @@ Result<void> PosixTree::set_xattr(const PosixNode& node, const std::string& name
 
 Result<void> PosixTree::remove_xattr(const PosixNode& node, const std::string& name) {
     ++counters_->others;
+    std::optional<ImpersonationScope> caller;
+    if (is_judged_below(name)) caller.emplace();
     return done_or_error(
         TIERFS_FAULT_CALL("posix.removexattr", ::removexattr(in_proc(node).c_str(), name.c_str())),
         "removexattr");

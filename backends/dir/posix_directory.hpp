@@ -63,6 +63,7 @@ class PosixTree final : public PosixOrigin {
   private:
     const PosixNodePtr root_;
     bool has_acls_ = false;
+    bool has_reserve_ = false;  ///< blocks that a user by his number may have alone
     const std::shared_ptr<PosixCounters> counters_ = std::make_shared<PosixCounters>();
 };
 

@@ -1,6 +1,7 @@
 // Files and directories of this machine that are open; see posix_directory.hpp.
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@ namespace {
 class OpenFile final : public PosixFile {
   public:
     OpenFile(FileDescriptor file, std::shared_ptr<PosixCounters> counters)
-        : file_(std::move(file)), counters_(std::move(counters)) {}
+        : file_(std::move(file)), counters_(std::move(counters)), group_(group_of(file_.get())) {}
 
     Result<std::size_t> read(std::span<std::byte> destination, std::uint64_t offset) override {
         ++counters_->reads;
@@ -40,7 +41,7 @@ class OpenFile final : public PosixFile {
 
     Result<void> write(std::span<const std::byte> bytes, std::uint64_t offset) override {
         ++counters_->writes;
-        const PlainWriterScope plain;
+        const ActorScope acting(ActorScope::Changes::contents, true, group_);
         while (!bytes.empty()) {
             const ssize_t now = TIERFS_FAULT_CALL(
                 "posix.write", ::pwrite(file_.get(), bytes.data(), TIERFS_FAULT_SHORT(bytes.size()),
@@ -56,14 +57,14 @@ class OpenFile final : public PosixFile {
 
     Result<void> resize(std::uint64_t size) override {
         ++counters_->others;
-        const PlainWriterScope plain;
+        const ActorScope acting(ActorScope::Changes::contents, true, group_);
         return check(TIERFS_FAULT_CALL("posix.ftruncate", ::ftruncate(file_.get(), static_cast<off_t>(size))),
                      "truncate");
     }
 
     Result<void> allocate(int mode, std::uint64_t offset, std::uint64_t length) override {
         ++counters_->others;
-        const PlainWriterScope plain;
+        const ActorScope acting(ActorScope::Changes::contents, true, group_);
         return check(
             TIERFS_FAULT_CALL("posix.fallocate", ::fallocate(file_.get(), mode, static_cast<off_t>(offset),
                                                              static_cast<off_t>(length))),
@@ -81,8 +82,8 @@ class OpenFile final : public PosixFile {
     Result<std::uint64_t> copy(std::uint64_t offset, PosixFile& to, std::uint64_t to_offset,
                                std::uint64_t length) override {
         ++counters_->writes;
-        const PlainWriterScope plain;
         auto& other = static_cast<OpenFile&>(to);  // NOLINT(*-static-cast-downcast): of the same origin
+        const ActorScope acting(ActorScope::Changes::contents, true, other.group_);
         auto from = static_cast<off_t>(offset);
         auto into = static_cast<off_t>(to_offset);
         const ssize_t copied =
@@ -130,8 +131,14 @@ class OpenFile final : public PosixFile {
         return {};
     }
 
+    static gid_t group_of(int file) {
+        struct stat found {};
+        return ::fstat(file, &found) == 0 ? found.st_gid : static_cast<gid_t>(-1);
+    }
+
     const FileDescriptor file_;
     const std::shared_ptr<PosixCounters> counters_;
+    const gid_t group_;  ///< when it was opened
 };
 
 class OpenDirectory final : public PosixDirectory {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/dir/beneath.hpp"
 #include "backends/dir/posix_directory.hpp"
 #include "config/base/fault_point.hpp"
 
@@ -74,6 +75,7 @@ Result<PosixLocksPtr> open_posix_locks(int file, bool for_writing, std::shared_p
         TIERFS_FAULT_CALL("posix.locks", ::open(name.c_str(), (for_writing ? O_RDWR : O_RDONLY) | kFlags)));
     // A daemon without privileges, and a file that it may write to but not read.
     if (!opened && for_writing && errno == EACCES) opened.reset(::open(name.c_str(), O_WRONLY | kFlags));
+    opened = within_limit(std::move(opened), true);
     if (!opened) {
         const int code = errno;
         ++counters->errors;

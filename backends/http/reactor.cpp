@@ -136,6 +136,11 @@ void Reactor::start(TransferPtr transfer) {
         end(key);
         return;
     }
+    if (const auto* bad = key->bad_header()) {
+        key->fail(Failure::protocol, "the header " + *bad + " would hold a control character");
+        end(key);
+        return;
+    }
     void* easy = take_easy();
     if (easy != nullptr) key->prepare(easy, options_);
     if (easy == nullptr || TIERFS_FAULT("http.send") != 0 ||

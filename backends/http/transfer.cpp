@@ -9,6 +9,7 @@
 
 #include "backends/http/header_line.hpp"
 #include "config/base/fault_point.hpp"
+#include "config/base/text.hpp"
 
 namespace tierfs::http {
 namespace {
@@ -40,7 +41,11 @@ Failure failure_of(CURLcode code, std::string_view detail) {
             return Failure::too_large;
         case CURLE_SSL_CONNECT_ERROR:
             // A handshake cut by the network may work next time; one that the peers disagree on will not.
-            return detail.find("SSL routines") != std::string_view::npos ? Failure::tls : Failure::connect;
+            // libcurl 8 leaves it to OpenSSL to say that the connection has ended.
+            return detail.find("SSL routines") != std::string_view::npos &&
+                           detail.find("unexpected eof") == std::string_view::npos
+                       ? Failure::tls
+                       : Failure::connect;
         case CURLE_PEER_FAILED_VERIFICATION:
         case CURLE_SSL_CACERT_BADFILE:
         case CURLE_SSL_CERTPROBLEM:
@@ -63,6 +68,13 @@ Failure failure_of(CURLcode code, std::string_view detail) {
 
 Transfer::~Transfer() {
     if (header_list_ != nullptr) curl_slist_free_all(static_cast<curl_slist*>(header_list_));
+}
+
+const std::string* Transfer::bad_header() const {
+    for (const auto& [name, value] : request_.headers) {
+        if (has_control(name) || has_control(value)) return &name;
+    }
+    return nullptr;
 }
 
 void Transfer::prepare(void* easy, const WireOptions& options) {

@@ -26,6 +26,9 @@ class Transfer {
 
     /// Sets `easy` up for this request.
     void prepare(void* easy, const WireOptions& options);
+    /// The name of a header that must not leave: its value, which may be of a server's making, would end it and
+    /// begin another, or another request. Null: there is none.
+    [[nodiscard]] const std::string* bad_header() const;
 
     /// What libcurl said at the end (a CURLcode); fills response().
     void conclude(int code);

@@ -21,7 +21,7 @@ bool is_left_out(const std::string& name) {
 }
 
 DirectoryEntry to_entry(std::string name, FileAttributes3 file) {
-    if (file.attributes.kind != ObjectKind::directory) file.attributes.version = version_of(file);
+    if (file.attributes.kind != ObjectKind::directory) file.attributes.version = shown_version_of(file);
     return DirectoryEntry{std::move(name), std::move(file.attributes)};
 }
 

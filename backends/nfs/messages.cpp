@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <iterator>
 
+#include "backends/origin/young_version.hpp"
 #include "config/base/time.hpp"
 
 namespace tierfs::nfs {
@@ -112,6 +113,10 @@ std::string version_of(const FileAttributes3& file) {
     const auto& a = file.attributes;
     return std::to_string(file.file_id) + ':' + std::to_string(a.size) + ':' + std::to_string(a.mtime_ns) +
            ':' + std::to_string(a.ctime_ns);
+}
+
+std::string shown_version_of(const FileAttributes3& file) {
+    return shown_version(version_of(file), file.attributes.ctime_ns, wall_clock_ns(), kRemoteTick);
 }
 
 std::string auth_sys(std::string_view machine, std::uint32_t uid, std::uint32_t gid,

@@ -68,6 +68,9 @@ struct FileAttributes3 {
 
 /// "fileid:size:mtime_ns:ctime_ns" as a directory's files have it.
 std::string version_of(const FileAttributes3& file);
+/// The same with a mark where the file has just changed (backends/origin/young_version.hpp). The clocks of server
+/// and client are held for the same within a second.
+std::string shown_version_of(const FileAttributes3& file);
 
 // -- calls
 // ------------------------------------------------------------------------------------------------------

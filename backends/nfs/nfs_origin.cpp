@@ -197,7 +197,7 @@ Result<Attributes> NfsOrigin::stat(const std::string& path) {
     }
     auto& file = *found->attributes;
     if (file.is_special) return fail(ENOENT, "'" + path + "' is neither file, directory nor symlink");
-    if (file.attributes.kind != ObjectKind::directory) file.attributes.version = version_of(file);
+    if (file.attributes.kind != ObjectKind::directory) file.attributes.version = shown_version_of(file);
     return std::move(file.attributes);
 }
 

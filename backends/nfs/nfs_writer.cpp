@@ -5,6 +5,7 @@
 #include "backends/nfs/change_messages.hpp"
 #include "backends/nfs/waiting.hpp"
 #include "backends/origin/upload_name.hpp"
+#include "backends/origin/young_version.hpp"
 #include "config/base/time.hpp"
 #include "config/base/units.hpp"
 
@@ -253,7 +254,7 @@ Result<void> NfsWriter::rename_into_place(const Upload& upload, const There& tem
     if (!options.only_if_version.empty()) {
         const auto there = stat_file(path);
         if (!there && there.error().code != ENOENT) return fail(there.error());
-        if (!there || there->version != options.only_if_version)
+        if (!there || there->version != unmarked(options.only_if_version))
             return fail(ESTALE, "'" + path + "': another version is there");
     }
     const auto directory = parent_of(path, false);

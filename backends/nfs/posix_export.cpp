@@ -143,6 +143,7 @@ PosixAttributes PosixExport::shown(const struct stat& status, const Handle& hand
                                    std::optional<Clock::time_point> asked) {
     PosixAttributes shown;
     shown.status = status;
+    clock_.saw(to_ns(status.st_ctim.tv_sec, status.st_ctim.tv_nsec));
     if (asked) shown.age_s = std::chrono::duration<double>(Clock::now() - *asked).count();
     if (S_ISDIR(status.st_mode)) shown.node = std::make_shared<const Node>(handle);
     shown.born_ns = mark_of(handle);

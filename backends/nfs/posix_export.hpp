@@ -12,6 +12,7 @@
 #include "backends/nfs/entry_memory.hpp"
 #include "backends/nfs/half_made.hpp"
 #include "backends/nfs/root.hpp"
+#include "backends/nfs/server_clock.hpp"
 #include "backends/nfs/unstable_writes.hpp"
 #include "backends/nfs/waiting.hpp"
 #include "backends/origin/posix_origin.hpp"
@@ -102,6 +103,7 @@ class PosixExport final : public PosixOrigin {
     PosixExport(Client& client, Root& root, const Options& options);
 
     [[nodiscard]] PosixNodePtr root() override { return root_node_; }
+    [[nodiscard]] std::int64_t clock_ns() const override { return clock_.at_least(); }
     Result<PosixAttributes> look_up(const PosixNode& directory, const std::string& name) override;
     Result<PosixNodePtr> hold(const PosixNode& directory, const std::string& name) override;
     Result<PosixAttributes> attributes(const PosixNode& node) override;
@@ -198,6 +200,10 @@ class PosixExport final : public PosixOrigin {
     /// necessary. `by_link`: the name itself is to stay.
     Result<bool> keep_if_open(const Handle& directory, const std::string& name, const StatReply& file,
                               bool by_link);
+    /// The same for the file that a rename replaces, if it does.
+    Result<void> keep_replaced(const Handle& source, const std::string& name, const Handle& target,
+                               const std::string& new_name, std::optional<OpenFiles::Leaving>& leaving,
+                               EntryMemory::Marks& changed);
     Result<void> rename_new(const Handle& from, const std::string& name, const StatReply& file,
                             const Handle& to, const std::string& new_name);
 
@@ -211,6 +217,7 @@ class PosixExport final : public PosixOrigin {
     OpenFiles open_files_;
     HalfMade half_made_;
     EntryMemory entries_;
+    ServerClock clock_;
 };
 
 /// The errno of a status as system calls that change something know it.

@@ -222,8 +222,11 @@ Result<bool> PosixExport::keep_if_open(const Handle& directory, const std::strin
         kept = take_name(call(kRename, rename_arguments(directory, name, directory, place.name)), "RENAME",
                          directory, name);
     if (!kept) return fail(std::move(kept.error()));
-    open_files_.hide(file.handle, place);
-    if (!open_files_.is_open(file.handle))  // closed meanwhile
+    // RENAME takes what has the name by then: perhaps a file of another host.
+    const auto hidden = by_link ? Result<StatReply>(file) : find(directory, place.name);
+    if (!hidden) return true;
+    open_files_.hide(hidden->handle, place);
+    if (!open_files_.is_open(hidden->handle))  // closed meanwhile, or never open
         (void)take_name(call(kRemove, name_arguments(directory, place.name)), "REMOVE", directory,
                         place.name);
     return true;
@@ -265,6 +268,27 @@ Result<void> PosixExport::rename_new(const Handle& from, const std::string& name
     return take_name(call(kRename, rename_arguments(from, name, to, new_name)), "RENAME", from, name);
 }
 
+// Another host may give the name away between each two requests: then there is nothing to keep of what was
+// found, but perhaps of what is there now.
+Result<void> PosixExport::keep_replaced(const Handle& source, const std::string& name, const Handle& target,
+                                        const std::string& new_name,
+                                        std::optional<OpenFiles::Leaving>& leaving,
+                                        EntryMemory::Marks& changed) {
+    constexpr int kAttempts = 8;
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+        const auto replaced = find(target, new_name);
+        if (!replaced) return {};
+        const auto moved = find(source, name);
+        if (!moved || moved->handle == replaced->handle) return {};
+        leaving.emplace(open_files_, replaced->handle);
+        changed.push_back(EntryMemory::mark_of(replaced->handle));
+        auto kept = keep_if_open(target, new_name, *replaced, true);
+        if (kept) return {};
+        if (kept.error().code != ENOENT && kept.error().code != ESTALE) return fail(std::move(kept.error()));
+    }
+    return {};
+}
+
 Result<void> PosixExport::rename(const PosixNode& from, const std::string& name, const PosixNode& to,
                                  const std::string& new_name, unsigned flags) {
     const auto source = handle_of(from), target = handle_of(to);
@@ -278,15 +302,8 @@ Result<void> PosixExport::rename(const PosixNode& from, const std::string& name,
     }
     std::optional<OpenFiles::Leaving> leaving;
     EntryMemory::Marks changed;
-    if (const auto replaced = find(*target, new_name)) {
-        const auto moved = find(*source, name);
-        if (moved && moved->handle != replaced->handle) {
-            leaving.emplace(open_files_, replaced->handle);
-            const auto kept = keep_if_open(*target, new_name, *replaced, true);
-            if (!kept) return fail(kept.error());
-            changed.push_back(EntryMemory::mark_of(replaced->handle));
-        }
-    }
+    if (auto kept = keep_replaced(*source, name, *target, new_name, leaving, changed); !kept)
+        return fail(std::move(kept.error()));
     const auto renamed = ask_of_name(call(kRename, rename_arguments(*source, name, *target, new_name)),
                                      "RENAME", *source, name);
     entries_.note(changed);

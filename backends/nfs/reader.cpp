@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "backends/origin/young_version.hpp"
+
 namespace tierfs::nfs {
 
 namespace {
 
 bool is_wanted(const OriginRead& read, const std::string& version) {
-    return read.version.empty() || read.version == version;
+    return read.version.empty() || unmarked(read.version) == version;
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <condition_variable>
 #include <iterator>
+#include <string>
 #include <thread>
+#include <unordered_set>
 
 #include "config/base/json_text.hpp"
 #include "config/base/mutex.hpp"
@@ -64,13 +66,19 @@ void walk_directories(unsigned threads, const std::function<bool()>& ended,
 
 Result<void> list_pages(Origin& origin, const std::string& directory, const std::function<bool()>& stopped,
                         const std::function<Result<bool>(ListPage&)>& each) {
+    constexpr unsigned kMostEmpty = 1000;  // pages in a row; a bucket of many deleted keys may have some
     std::string token;
+    std::unordered_set<std::string> first_names;  // of each page
+    unsigned empty = 0;
     do {
         if (stopped()) return fail(ECANCELED, "stopped");
         auto page = origin.list(directory, token);
         if (!page) return fail(page.error());
         // Else this would go on for ever.
-        if (!page->next.empty() && page->next == token)
+        empty = page->entries.empty() ? empty + 1 : 0;
+        const bool is_again =
+            !page->entries.empty() && !first_names.insert(page->entries.front().name).second;
+        if (!page->next.empty() && (page->next == token || is_again || empty == kMostEmpty))
             return fail(EIO, "'" + printable(directory) + "': the source gives the same page again");
         token = page->next;
         const auto more = each(*page);

@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -84,6 +85,16 @@ class PosixFile {
     /// an empty file: not to be called while a descriptor is left that will bring the content.
     [[nodiscard]] virtual bool awaits_content() { return false; }
     virtual Result<PosixAttributes> attributes() = 0;
+    /// The bytes that it had are gone from the origin, and nobody has seen any of them: it becomes what is there
+    /// now under its name. `asked`: so many of its bytes, from the first on, are being asked for by one request,
+    /// which must be all of them if there are fewer now. ESTALE: it cannot.
+    struct Renewal {
+        std::uint64_t old_size = 0, size = 0;
+        bool is_other = true;  ///< false: it is what it was; read it again
+    };
+    virtual Result<Renewal> renew(std::uint64_t /*asked*/) {
+        return fail(ESTALE, "another file has taken its place");
+    }
     /// Where locks are taken on it (backends/origin/posix_locks.hpp); may live longer than this.
     /// `for_writing`: for exclusive ones, too. Only where PosixOrigin::has_locks().
     virtual Result<PosixLocksPtr> open_locks(bool /*for_writing*/) {
@@ -116,6 +127,7 @@ using PosixDirectoryPtr = std::shared_ptr<PosixDirectory>;
 struct PosixCreated {
     PosixFilePtr file;
     PosixAttributes attributes;
+    PosixNodePtr node = nullptr;  ///< where PosixOrigin::holds_for_nothing; else null
 };
 
 struct PosixStats {
@@ -125,6 +137,8 @@ struct PosixStats {
     /// since when they lack the oldest of it, and what could not be brought there (counted in `errors`).
     std::uint64_t dirty_bytes = 0;
     double oldest_dirty_s = 0;
+    /// Keys that listings could not show as files, by the reason.
+    std::map<std::string, std::uint64_t> hidden = {};
 };
 
 /// What Origin::posix() gives where names and files behave as in POSIX.
@@ -196,6 +210,11 @@ class PosixOrigin {
     /// Whether calls, and the end of a file or a node, may wait for answers that threads of the origin bring:
     /// then none of those threads may call (Delivery).
     [[nodiscard]] virtual bool waits_for_answers() const { return !answers_cheaply(); }
+    /// A time that the origin's clock has reached, by which times of change are told from one another:
+    /// nanoseconds since 1970.
+    [[nodiscard]] virtual std::int64_t clock_ns() const { return wall_clock_ns(); }
+    /// Whether to hold a node costs memory alone, no descriptor: then what is open is held.
+    [[nodiscard]] virtual bool holds_for_nothing() const { return false; }
     [[nodiscard]] virtual PosixStats stats() const = 0;
 };
 

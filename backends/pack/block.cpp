@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/pack/numbers.hpp"
+#include "config/base/text.hpp"
 
 namespace tierfs::pack {
 
@@ -102,8 +103,11 @@ std::string take_version(Cursor& in, const Attributes& attributes, std::uint64_t
     switch (in.varint()) {
         case Form::none:
             return {};
-        case Form::text:
-            return std::string(in.text());
+        case Form::text: {
+            // It becomes a header's value: a pack is data of somebody's making.
+            const auto version = in.text();
+            return std::string(has_control(version) ? in.spoil() : version);
+        }
         case Form::digest:
             return '"' + to_digits(in.take(kDigestBytes)) + '"';
         case Form::digest_of_parts: {

@@ -7,6 +7,7 @@
 #include "backends/s3/client/head.hpp"
 #include "backends/s3/client/keys.hpp"
 #include "backends/s3/client/writer.hpp"
+#include "backends/s3/kept_metadata.hpp"
 #include "backends/s3/readwrite/posix_bucket.hpp"
 #include "config/base/delivery.hpp"
 
@@ -68,11 +69,13 @@ class S3Origin final : public Origin {
           provider_(credentials ? std::make_unique<CredentialProvider>(std::move(*credentials), engine_)
                                 : nullptr),
           client_(std::move(target), engine_, provider_.get(), settings.origin_hedge),
-          writer_(client_, target_, ownership_, deadline_) {
+          writer_(client_, target_, ownership_, deadline_),
+          calls_(client_, writer_, target_, ownership_, deadline_),
+          kept_(calls_, settings.s3_metadata) {
         if (settings.read_only) return;
-        posix_ = std::make_unique<PosixBucket>(BucketCalls(client_, writer_, target_, ownership_, deadline_),
-                                               LocalCopies(folders_of_copies(settings)),
-                                               settings.metadata_ttl, settings.writes_exclusive);
+        posix_ = std::make_unique<PosixBucket>(
+            calls_, LocalCopies(folders_of_copies(settings)),
+            PosixBucket::Rules{settings.metadata_ttl, settings.writes_exclusive, settings.writes_link});
         copies_ = std::make_unique<ReadPool>(kReadersOfCopies, deadline_,
                                              [](OriginRead& request) { request.done({}); });
     }
@@ -92,9 +95,7 @@ class S3Origin final : public Origin {
     WritableOrigin* writable() override { return &writer_; }
     PosixOrigin* posix() override { return posix_.get(); }
 
-    Result<std::string> read_link(const std::string& path) override {
-        return fail(EINVAL, path + ": S3 has no symbolic links");
-    }
+    Result<std::string> read_link(const std::string& path) override { return kept_.read_link(path); }
 
     void stop() override {
         if (copies_) copies_->stop();
@@ -122,9 +123,9 @@ class S3Origin final : public Origin {
     }
     /// `checking`: a 404 stays ENOENT, for "no such bucket".
     Result<Listing> run_listing(Operation operation, bool checking = false);
-    /// Whether there is any key with `prefix`. An empty page that is truncated tells nothing, so the pages
-    /// are followed until the operation's deadline.
-    Result<bool> holds_keys(const std::string& prefix, Operation operation, bool checking = false);
+    /// The first key with `prefix`; empty: there is none. An empty page that is truncated tells nothing, so the
+    /// pages are followed until the operation's deadline.
+    Result<std::string> first_key(const std::string& prefix, Operation operation, bool checking = false);
     [[nodiscard]] Error repeated_token() const {
         return Error{EIO, "LIST s3://" + target_.bucket + " at " + target_.endpoint.base() +
                               ": the server repeats its continuation token"};
@@ -142,6 +143,8 @@ class S3Origin final : public Origin {
     std::unique_ptr<CredentialProvider> provider_;
     Client client_;
     Writer writer_;
+    BucketCalls calls_;
+    KeptMetadata kept_;
     std::unique_ptr<PosixBucket> posix_;  ///< of a writable mount; else null
     std::unique_ptr<ReadPool> copies_;    ///< reads what was just written; likewise
 };
@@ -160,13 +163,13 @@ Result<Listing> S3Origin::run_listing(Operation operation, bool checking) {
     return listing;
 }
 
-Result<bool> S3Origin::holds_keys(const std::string& prefix, Operation operation, bool checking) {
+Result<std::string> S3Origin::first_key(const std::string& prefix, Operation operation, bool checking) {
     std::string token;
     for (;;) {
         const auto listing = run_listing(operation, checking);
         if (!listing) return fail(listing.error());
-        if (!is_empty(*listing)) return true;
-        if (listing->next_token.empty()) return false;
+        if (!listing->objects.empty()) return listing->objects.front().key;
+        if (listing->next_token.empty()) return std::string();
         if (listing->next_token == token) return fail(repeated_token());
         token = listing->next_token;
         operation.query = list_query(prefix, token, 1, false);
@@ -193,9 +196,9 @@ Result<void> S3Origin::check() {
     operation.attempts = kAttemptsOfCheck;
     operation.deadline = deadline_in(std::min(deadline_, kDeadlineOfCheck));
     // A bucket is a root even when it is empty: one page tells that it may be listed.
-    Result<bool> found = true;
+    Result<std::string> found = target_.bucket;
     if (!target_.prefix.empty()) {
-        found = holds_keys(target_.prefix, std::move(operation), true);
+        found = first_key(target_.prefix, std::move(operation), true);
     } else if (const auto listing = run_listing(std::move(operation), true); !listing) {
         found = fail(listing.error());
     }
@@ -207,12 +210,15 @@ Result<void> S3Origin::check() {
         return fail(error.code, error.message + hint_of_check(error.message, target_.endpoint));
     }
     // What is written makes the prefix.
-    if (!*found && posix_ == nullptr) return fail(nothing_there(""));
+    if (found->empty() && posix_ == nullptr) return fail(nothing_there(""));
     return {};
 }
 
 Result<Attributes> S3Origin::stat(const std::string& path) {
-    if (path.empty()) return directory_attributes(ownership_);
+    const bool asks_markers = kept_.is_shown();
+    if (path.empty())
+        return asks_markers && !target_.prefix.empty() ? kept_.of_directory(path)
+                                                       : directory_attributes(ownership_);
     // Both at once: S3 does not tell whether a name is a key, a prefix or both.
     struct Head {
         Mutex mutex;
@@ -230,8 +236,9 @@ Result<Attributes> S3Origin::stat(const std::string& path) {
     const auto changes = client_.credential_changes();
     client_.start(std::move(head_request));
     const auto prefix = target_.prefix + path + "/";
-    const auto beneath = holds_keys(prefix, list_operation(prefix, "", 1, false));
-    if (beneath && *beneath) return directory_attributes(ownership_);
+    const auto beneath = first_key(prefix, list_operation(prefix, "", 1, false));
+    if (beneath && *beneath == prefix && asks_markers) return kept_.of_directory(path);
+    if (beneath && !beneath->empty()) return directory_attributes(ownership_);
     auto head = [&] {
         MutexLock lock(slot->mutex);
         while (!slot->result) lock.wait(slot->ready);
@@ -242,8 +249,10 @@ Result<Attributes> S3Origin::stat(const std::string& path) {
         head = client_.run(head_operation(path));
     if (head) {
         // Who may read but not list still gets files by name.
-        if (beneath || beneath.error().code == EACCES) return attributes_of_head(*head, ownership_);
-        return fail(beneath.error());
+        if (!beneath && beneath.error().code != EACCES) return fail(beneath.error());
+        if (!asks_markers) return attributes_of_head(*head, ownership_);
+        const auto facts = calls_.facts_of_head(*head, false);
+        return facts ? Result<Attributes>(KeptMetadata::attributes_of(*facts)) : fail(facts.error());
     }
     if (head.error().code != ENOENT) return fail(beneath ? head.error() : beneath.error());
     if (!beneath) return fail(beneath.error());
@@ -263,7 +272,9 @@ Result<ListPage> S3Origin::list(const std::string& path, const std::string& toke
         return fail(head.error().code == ENOENT ? nothing_there(path) : head.error());
     }
     if (!token.empty() && listing->next_token == token) return fail(repeated_token());
-    return map_listing(*listing, prefix, ownership_);
+    auto page = map_listing(*listing, prefix, ownership_);
+    kept_.add(path, token, *listing, page);
+    return page;
 }
 
 /// What this mount has just written needs no request. The bytes are read in `done`, which holds what it

@@ -15,4 +15,10 @@ inline std::string to_lower(std::string_view text) {
     return copy;
 }
 
+/// True of text with a control character of ASCII: it must not become a line of a protocol, nor of a terminal.
+inline bool has_control(std::string_view text) {
+    return std::any_of(text.begin(), text.end(),
+                       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+}
+
 }  // namespace tierfs

@@ -45,7 +45,8 @@ Result<Number> split(std::string_view text) {
         }
         if (at == start) return fail(EINVAL, "digits are missing after the point");
     }
-    number.unit = text.substr(at);
+    const std::size_t unit = text.find_first_not_of(' ', at);  // "500 GiB"
+    number.unit = text.substr(unit == std::string_view::npos ? at : unit);
     return number;
 }
 
@@ -74,13 +75,26 @@ tl::unexpected<Error> refuse(std::string_view text, const Error& why, std::strin
                 "found " + quoted(text) + ": " + why.message + "; allowed: " + std::string(allowed));
 }
 
+/// The power of 1024 that a letter stands for: 1 to 4, or 0 where it stands for none.
+std::size_t power_of(char letter) {
+    constexpr std::string_view letters = "KMGT";
+    const std::size_t power = letters.find(letter >= 'a' ? static_cast<char>(letter - 'a' + 'A') : letter);
+    return power == std::string_view::npos ? 0 : power + 1;
+}
+
 /// 1, 2^10, 2^20, ... or 0 for what is no unit.
 std::uint64_t size_factor(std::string_view unit) {
     if (unit.empty() || unit == "B") return 1;
-    constexpr std::string_view letters = "KMGT";
-    const std::size_t power = letters.find(unit[0]);
-    if (power == std::string_view::npos || (unit.size() > 1 && unit.substr(1) != "iB")) return 0;
-    return std::uint64_t{1} << (10 * (power + 1));
+    if (power_of(unit[0]) == 0 || (unit.size() > 1 && unit.substr(1) != "iB" && unit.substr(1) != "i"))
+        return 0;
+    return std::uint64_t{1} << (10 * power_of(unit[0]));
+}
+
+/// How a size of kB, MB, GB or TB is written, where 1000 or 1024 may be meant.
+std::string both_ways(const std::string& digits, std::string_view unit) {
+    const char letter = "KMGT"[power_of(unit[0]) - 1];
+    return "write " + digits + letter + " for powers of 1024; " + quoted(unit) +
+           " may also mean powers of 1000, and those are written as bytes";
 }
 
 struct Period {
@@ -90,6 +104,21 @@ struct Period {
 constexpr std::array<Period, 5> kPeriods = {
     {{"d", 86400000}, {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}}};
 
+/// "10min" as systemd and people write it: the short name of a unit, or the unit itself.
+std::string_view short_unit(std::string_view unit) {
+    constexpr std::array<std::array<std::string_view, 5>, 5> names = {{{"d", "day", "days"},
+                                                                       {"h", "hr", "hour", "hours"},
+                                                                       {"m", "min", "minute", "minutes"},
+                                                                       {"s", "sec", "second", "seconds"},
+                                                                       {"ms", "msec"}}};
+    for (const auto& same : names) {
+        for (const auto& name : same) {
+            if (!name.empty() && name == unit) return same[0];
+        }
+    }
+    return unit;
+}
+
 }  // namespace
 
 Result<std::uint64_t> parse_size(std::string_view text) {
@@ -98,10 +127,9 @@ Result<std::uint64_t> parse_size(std::string_view text) {
     const std::string_view unit = number->unit;
     const std::uint64_t factor = size_factor(unit);
     if (factor == 0) {
-        const bool decimal =
-            unit.size() == 2 && unit[1] == 'B' && std::string_view("kKMGT").find(unit[0]) != unit.npos;
-        const std::string why = decimal ? "the unit " + quoted(unit) + " is ambiguous (1000 or 1024?)"
-                                        : quoted(unit) + " is no unit of size";
+        const bool both = unit.size() == 2 && unit[1] == 'B' && power_of(unit[0]) != 0;
+        const std::string digits(text.substr(0, text.find_first_not_of("0123456789.")));
+        const std::string why = both ? both_ways(digits, unit) : quoted(unit) + " is no unit of size";
         return refuse(text, Error{EINVAL, why}, kSizeAllowed);
     }
     if (factor == 1 && number->scale != 1)
@@ -118,9 +146,16 @@ Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
     if (text == "0") return std::chrono::milliseconds{0};
     const auto number = split(text);
     if (!number) return refuse(text, number.error(), kDurationAllowed);
-    if (number->unit.empty()) return refuse(text, Error{EINVAL, "the unit is missing"}, kDurationAllowed);
+    if (number->unit.empty()) {
+        const std::string digits(text.substr(0, 20));
+        return refuse(
+            text,
+            Error{EINVAL, "the unit is missing: write " + digits + "s, " + digits + "m or " + digits + "h"},
+            kDurationAllowed);
+    }
+    const std::string_view unit = short_unit(number->unit);
     for (const auto& period : kPeriods) {
-        if (period.unit != number->unit) continue;
+        if (period.unit != unit) continue;
         if (number->fraction * period.milliseconds % number->scale != 0) {
             return refuse(text, Error{EINVAL, "it is finer than 1ms"}, kDurationAllowed);
         }

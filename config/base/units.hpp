@@ -15,12 +15,13 @@ inline constexpr std::uint64_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kM
 /// "Forever", for durations that may be unlimited.
 inline constexpr std::chrono::milliseconds kForever = std::chrono::milliseconds::max();
 
-/// "64M", "1.5GiB", "500G", "4096": bytes. K, M, G, T are powers of 1024, with or without "iB"; "B" alone is
-/// allowed; "kB", "MB"… are refused as ambiguous. EINVAL with what was found and what is allowed otherwise;
-/// ERANGE over 2^63-1.
+/// "64M", "1.5GiB", "500 GiB", "64k", "4096": bytes. K, M, G, T, large or small, are powers of 1024, with or
+/// without "i" or "iB"; "B" alone is allowed; "kB", "MB"… are refused, with how it is written, since they may
+/// mean 1000. EINVAL with what was found and what is allowed otherwise; ERANGE over 2^63-1.
 Result<std::uint64_t> parse_size(std::string_view text);
 
-/// "10s", "1.5m", "250ms", "2h", "1d", "forever" (kForever). A number without a unit is refused, but for 0.
+/// "10s", "1.5m", "250ms", "2h", "1d", "forever" (kForever); "10 min", "10sec", "2 hours". A number without a
+/// unit is refused, but for 0.
 Result<std::chrono::milliseconds> parse_duration(std::string_view text);
 
 /// One of `count` equal shares.

@@ -25,7 +25,7 @@ int class_command(const std::vector<std::string>& arguments) {
     if (!address) return command_failed(address.error().message);
     const auto done = send_control(*address, {{"command", "class"}, {"match", match}, {"class", name}},
                                    std::chrono::seconds(10));
-    return done ? 0 : command_failed(mountpoint + ": " + done.error().message);
+    return done ? 0 : command_failed(unanswered(*mount, done.error().within(mountpoint)).message);
 }
 
 }  // namespace tierfs

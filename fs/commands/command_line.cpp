@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kUsage =
     "Usage: tierfs SOURCE MOUNTPOINT [-o KEY=VALUE,...] [-f]\n"
-    "       tierfs status MOUNTPOINT [--json]\n"
+    "       tierfs status [PATH] [--json]\n"
     "       tierfs top MOUNTPOINT [--once | --batch] [--interval SECONDS]\n"
     "       tierfs doctor MOUNTPOINT [--seconds N] [--json]\n"
     "       tierfs trace MOUNTPOINT [--seconds N] [--limit N] [--json | --order] [-o FILE]\n"
@@ -37,7 +37,7 @@ int print_help() {
     std::printf(
         "%s\nMounts a dataset that lies in an object store, on an NFS server or in a directory as a local "
         "file "
-        "system,\nread-only unless rw is said, served from this node's memory and NVMe.\n\n"
+        "system,\nread-only unless rw (with mount(8): writable) is said, served from this node's memory and NVMe.\n\n"
         "SOURCE      s3://BUCKET[/PREFIX], nfs://HOST/EXPORT[/PATH], an absolute directory, or "
         "file:///DIRECTORY\n"
         "MOUNTPOINT  an empty directory\n"
@@ -47,11 +47,6 @@ int print_help() {
         "Exit status: 0 done, 1 failed, 2 wrong usage. More in tierfs(8).\n",
         kUsage, settings_help().c_str());
     return 0;
-}
-
-int wrong_usage(const std::string& what) {
-    std::fprintf(stderr, "tierfs: %s\n%s", what.c_str(), kUsage);
-    return 2;
 }
 
 std::string_view program_name(const char* path) {
@@ -64,6 +59,12 @@ std::string_view program_name(const char* path) {
 int command_failed(const std::string& why) {
     std::fprintf(stderr, "tierfs: %s\n", log::escaped(why).c_str());
     return 1;
+}
+
+int wrong_usage(const std::string& why, const std::string& command) {
+    std::fprintf(stderr, "tierfs: %s; `%s --help` shows how it is used\n", log::escaped(why).c_str(),
+                 command.c_str());
+    return 2;
 }
 
 int settings_refused(const Error& error) {

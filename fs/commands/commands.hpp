@@ -16,6 +16,8 @@ int run_command_line(int argc, char** argv);
 int mount_command(const std::vector<std::string>& arguments);
 /// As mount(8) calls it: SOURCE DIR [-sfnvN] [-o options].
 int mount_helper(const std::vector<std::string>& arguments);
+/// As mount(8) calls it for `mount -o remount,ro DIR`: only flags of the mount change.
+int remount_command(const std::string& mountpoint, const std::vector<std::string>& options);
 int status_command(const std::vector<std::string>& arguments);
 int top_command(const std::vector<std::string>& arguments);
 int trace_command(const std::vector<std::string>& arguments);
@@ -36,6 +38,9 @@ std::vector<std::string> split_options(const std::string& text);
 
 /// Prints "tierfs: WHY" on standard error and returns 1. On one line, whatever names there are in it.
 int command_failed(const std::string& why);
+
+/// "tierfs: WHY", and that `COMMAND --help` says how it is used. Returns 2.
+int wrong_usage(const std::string& why, const std::string& command = "tierfs");
 
 /// The same for what load_settings() found, a line for each problem. Returns 2 where it is a wrong usage.
 int settings_refused(const Error& error);

@@ -10,20 +10,16 @@
 #include <utility>
 #include <vector>
 
+#include "fs/control/dead_mount.hpp"
+
 namespace tierfs {
 
 Result<MountEntry> find_tierfs_mount(const std::string& path) {
     const auto mounts = read_mountinfo();
     if (!mounts) return fail(mounts.error());
-    auto resolved = resolve_mountpoint(path);
-    if (!resolved) return fail(resolved.error());
-    auto found = find_mount(*mounts, *resolved);
-    if (!found) {
-        // Nothing is mounted right there, so the last component may be looked at: perhaps it is a link.
-        std::error_code error;
-        const auto real = std::filesystem::canonical(*resolved, error);
-        if (!error) found = find_mount(*mounts, real.string());
-    }
+    const auto place = follow_mountpoint(path);
+    if (!place) return fail(place.error());
+    auto found = find_mount(*mounts, *place);
     if (!found) return fail(ENOENT, path + " is not a mount point: see `findmnt -t fuse.tierfs`");
     if (!found->is_tierfs()) {
         return fail(ENOENT, path + " is a mount of type " + found->type +
@@ -50,6 +46,8 @@ std::optional<PlaceInMount> innermost(const std::vector<MountEntry>& mounts, con
         if (rest && (!found || rest->size() <= found->path.size()))
             found = PlaceInMount{mount, std::move(*rest)};
     }
+    if (auto top = found ? find_mount(mounts, found->mount.mountpoint) : std::nullopt)
+        found->mount = std::move(*top);
     return found;
 }
 
@@ -79,9 +77,7 @@ bool serves(pid_t process, const MountEntry& mount) {
     return false;
 }
 
-}  // namespace
-
-Result<ControlAddress> control_of(const MountEntry& mount) {
+Result<ControlAddress> address_of(const MountEntry& mount) {
     const auto owner = mount.owner();
     const auto own = control_path(mount.device());
     if (!owner || *owner == ::geteuid()) return ControlAddress(own, owner);
@@ -97,6 +93,19 @@ Result<ControlAddress> control_of(const MountEntry& mount) {
     }
     return fail(ENOENT, mount.mountpoint + " was mounted by " + name +
                             ", and no process of that user answers for it: see whether its daemon runs");
+}
+
+}  // namespace
+
+Error unanswered(const MountEntry& mount, Error error) {
+    if (error.code == EIO || error.code == ETIMEDOUT || pulse_of(mount) != Pulse::dead) return error;
+    return Error{ENOTCONN, dead_mount_words(mount)};
+}
+
+Result<ControlAddress> control_of(const MountEntry& mount) {
+    auto address = address_of(mount);
+    if (!address) return fail(unanswered(mount, address.error()));
+    return address;
 }
 
 Result<PlaceInMount> find_place(const std::vector<MountEntry>& mounts, const std::string& path) {

@@ -16,6 +16,10 @@ Result<MountEntry> find_tierfs_mount(const std::string& path);
 /// another user's. ENOENT: root finds nobody of that user who serves it.
 Result<ControlAddress> control_of(const MountEntry& mount);
 
+/// Why that mount did not answer: that it is dead and what ends that (ENOTCONN), else `error`. For all who
+/// asked in vain; a mount that refused, or is only slow, is not looked at.
+Error unanswered(const MountEntry& mount, Error error);
+
 /// A path in a mount.
 struct PlaceInMount {
     MountEntry mount;

@@ -247,17 +247,11 @@ int pack_command(const std::vector<std::string>& arguments) {
     app.add_flag("--json", request.json, "print what came of it as JSON");
     if (const auto ended = parse_arguments(app, arguments)) return *ended;
     const auto share = parse_share(shard);
-    if (!share) {
-        command_failed("--shard: " + share.error().message);
-        return 2;
-    }
+    if (!share) return wrong_usage("--shard: " + share.error().message, "tierfs pack");
     request.shard = *share;
     if (app.count("--codec") != 0) {
         const auto parsed = pack::parse_packing_codec(codec);
-        if (!parsed) {
-            command_failed("--codec: " + parsed.error().message);
-            return 2;
-        }
+        if (!parsed) return wrong_usage("--codec: " + parsed.error().message, "tierfs pack");
         request.codec = *parsed;
     }
     const auto settings = settings_of(request.source, request.options);

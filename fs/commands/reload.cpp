@@ -35,7 +35,7 @@ int reload_command(const std::vector<std::string>& arguments) {
     const auto address = control_of(*mount);
     if (!address) return command_failed(address.error().message);
     const auto done = ask_control(*address, "reload", kReloadPatience);
-    if (!done) return command_failed(mountpoint + ": " + done.error().message);
+    if (!done) return command_failed(unanswered(*mount, done.error().within(mountpoint)).message);
     if (json) {
         std::printf("%s\n", done->dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
         return 0;

@@ -16,7 +16,7 @@ Result<TimedSnapshot> take_snapshot(const std::string& mountpoint, std::chrono::
     // A daemon of an earlier version has no buckets to tell: then there are no percentiles.
     if (!sample && sample.error().message.find("does not know the command") != std::string::npos)
         sample = ask_control(*address, "status", patience);
-    if (!sample) return fail(sample.error());
+    if (!sample) return fail(unanswered(*mount, sample.error()));
     return TimedSnapshot{read_snapshot(*sample), std::chrono::steady_clock::now()};
 }
 

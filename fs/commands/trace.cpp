@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
 constexpr auto kTracePatience = std::chrono::seconds(30);  // a daemon may be replaced meanwhile
-constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr auto kTraceTick = std::chrono::milliseconds(100);
 
 struct TraceOptions {
     std::string mountpoint, file;
@@ -126,7 +126,7 @@ Result<void> follow(Tracer& tracer, Output& output, const EndingSignals& signals
         if (lines->more) continue;
         if (last) return {};
         const auto left = std::max(end - Clock::now(), Clock::duration::zero());
-        last = signals.came(std::min<Clock::duration>(left, kTick)) || Clock::now() >= end;
+        last = signals.came(std::min<Clock::duration>(left, kTraceTick)) || Clock::now() >= end;
     }
 }
 
@@ -146,7 +146,7 @@ int run_trace(const TraceOptions& options, const MountEntry& mount) {
                            mount.mountpoint);
     Tracer tracer(*address);
     if (auto started = tracer.start(); !started)
-        return command_failed(options.mountpoint + ": " + started.error().message);
+        return command_failed(unanswered(mount, started.error().within(options.mountpoint)).message);
     std::fprintf(stderr, "tierfs: tracing %s; Ctrl-C ends it\n", options.mountpoint.c_str());
     Output output(file ? file.get() : stdout, writer, options.limit);
     const auto followed = follow(tracer, output, signals, options.seconds);
@@ -159,7 +159,8 @@ int run_trace(const TraceOptions& options, const MountEntry& mount) {
         std::fprintf(stderr, "tierfs: %llu names with a newline are left out: no list can hold them\n",
                      static_cast<unsigned long long>(writer.left_out()));
     }
-    if (!followed) return command_failed(options.mountpoint + ": " + followed.error().message);
+    if (!followed)
+        return command_failed(unanswered(mount, followed.error().within(options.mountpoint)).message);
     if (output.failed()) return command_failed("the trace cannot be written");
     return 0;
 }

@@ -33,7 +33,7 @@ constexpr std::size_t kMostSent =
 /// The part of the job that one mount does.
 struct Part {
     ControlAddress address;
-    std::string mountpoint;
+    MountEntry mount;
     std::vector<std::string> waiting;  ///< paths not handed over yet
     std::size_t next = 0;
     std::uint64_t job = 0;
@@ -57,7 +57,7 @@ class TreeCommand {
             if (!address) return fail(address.error());
             found = parts_.emplace(place->mount.device(), Part{}).first;
             found->second.address = std::move(*address);
-            found->second.mountpoint = place->mount.mountpoint;
+            found->second.mount = place->mount;
         }
         Part& part = found->second;
         part.waiting.push_back(std::move(place->path));
@@ -116,7 +116,8 @@ class TreeCommand {
                     return path_from_wire(failure.value(member, std::string())).value_or("?");
                 };
                 const auto path = text("path");
-                const auto line = part.mountpoint + (path.empty() ? "" : "/") + path + ": " + text("error");
+                const auto line =
+                    part.mount.mountpoint + (path.empty() ? "" : "/") + path + ": " + text("error");
                 std::fprintf(stderr, "tierfs: %s\n", log::escaped(line).c_str());
             }
         }
@@ -151,9 +152,9 @@ class TreeCommand {
 
     static Result<Json> ask(const Part& part, const Json& request) {
         auto answer = send_control(part.address, request, kPatience);
-        if (!answer) return fail(answer.error().within(part.mountpoint));
+        if (!answer) return fail(unanswered(part.mount, answer.error().within(part.mount.mountpoint)));
         if (!answer->is_object())
-            return fail(EIO, part.mountpoint + ": the mount's answer is not understood");
+            return fail(EIO, part.mount.mountpoint + ": the mount's answer is not understood");
         return answer;
     }
 
@@ -223,8 +224,7 @@ int run_tree_command(const std::string& kind, std::vector<std::string> paths, co
         paths.insert(paths.end(), std::make_move_iterator(listed->begin()),
                      std::make_move_iterator(listed->end()));
     } else if (paths.empty()) {
-        std::fprintf(stderr, "tierfs: name a PATH in a mount, or a list of them with -f LIST\n");
-        return 2;
+        return wrong_usage("name a PATH in a mount, or a list of them with -f LIST", "tierfs " + kind);
     }
     const auto mounts = read_mountinfo();
     if (!mounts) return command_failed(mounts.error().message);

@@ -9,14 +9,20 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iterator>
 #include <optional>
+#include <set>
+#include <vector>
 
 #include "config/base/file_descriptor.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/find_mount.hpp"
 #include "fs/commands/parse.hpp"
 #include "fs/control/control.hpp"
+#include "fs/control/mountinfo.hpp"
 #include "fs/daemon/mount_checks.hpp"
+#include "fs/daemon/mount_in_place.hpp"
 #include "fs/daemon/unmount.hpp"
 
 namespace tierfs {
@@ -41,7 +47,8 @@ bool holds(const fs::path& process, const std::string& mountpoint) {
     return false;
 }
 
-std::string who_holds(const std::string& mountpoint) {
+/// Names of the processes of which it is true, by their folders in /proc; a few of them.
+std::string processes_that(const std::function<bool(const fs::path&)>& is_one) {
     std::string text;
     int count = 0;
     std::error_code error;
@@ -49,13 +56,48 @@ std::string who_holds(const std::string& mountpoint) {
         const auto pid = entry.path().filename().string();
         if (!std::all_of(pid.begin(), pid.end(), [](unsigned char c) { return std::isdigit(c) != 0; }))
             continue;
-        if (!holds(entry.path(), mountpoint)) continue;
+        if (!is_one(entry.path())) continue;
         if (++count > 5) return text + ", and more";
         std::string name;
         std::getline(std::ifstream(entry.path() / "comm"), name);
         text += (text.empty() ? "" : ", ") + name + " (pid " + pid + ")";
     }
     return text;
+}
+
+std::string who_holds(const std::string& mountpoint) {
+    return processes_that([&](const fs::path& process) { return holds(process, mountpoint); });
+}
+
+/// The same file system, wherever it is mounted. Device numbers are used again at once, so that the number alone says
+/// little.
+const MountEntry* copy_of(const MountEntry& mount, const std::vector<MountEntry>& mounts) {
+    const auto found = std::find_if(mounts.begin(), mounts.end(), [&](const MountEntry& other) {
+        return other.device() == mount.device() && other.source == mount.source && other.type == mount.type;
+    });
+    return found == mounts.end() ? nullptr : &*found;
+}
+
+// A mount namespace that is made (a container, a service with PrivateMounts=) has copies of all mounts, and a mount
+// that is taken away goes on where its copies do not follow, as it does at other places here. One process of each
+// namespace is named.
+std::string where_it_goes_on(const MountEntry& mount) {
+    const auto here = read_mountinfo();
+    if (const auto* const copy = here ? copy_of(mount, *here) : nullptr)
+        return "it is mounted on " + copy->mountpoint + ", too; unmount that";
+    std::error_code error;
+    std::set<std::string> looked_at{fs::read_symlink("/proc/self/ns/mnt", error).string()};
+    const auto others = processes_that([&](const fs::path& process) {
+        std::error_code ended;
+        const auto space = fs::read_symlink(process / "ns/mnt", ended).string();
+        if (ended || !looked_at.insert(space).second) return false;
+        std::ifstream file(process / "mountinfo");
+        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        return copy_of(mount, parse_mountinfo(text)) != nullptr;
+    });
+    if (others.empty()) return {};
+    return "other mount namespaces have copies of the mount: that of " + others +
+           "; it ends when they end or unmount it";
 }
 
 /// Something to wait on for the end of the mount's processes, whether they answer or not; none when there is
@@ -80,15 +122,26 @@ bool wait_for_end(const FileDescriptor& process, int patience_ms) {
 int umount_command(const std::vector<std::string>& arguments) {
     std::string path;
     bool lazy = false;
+    bool only_dead = false;
     CLI::App app("Ends a mount and waits until its daemon has gone", "tierfs umount");
     app.add_option("MOUNTPOINT", path, "a tierfs mount")->required();
     app.add_flag("--lazy", lazy, "take it out of sight now; it ends when the last file is closed");
+    app.add_flag("--dead", only_dead, "take away a dead mount alone: nothing is done where there is none");
     if (const auto ended = parse_arguments(app, arguments)) return *ended;
 
+    if (only_dead) {
+        const auto dead = take_dead_mounts(path);
+        return dead ? 0 : command_failed(dead.error().message);
+    }
     const auto mount = find_tierfs_mount(path);
     if (!mount) return command_failed(mount.error().message);
     const auto address = control_of(*mount);
     const auto process = supervisor_of(address);
+    if (!process) {
+        const auto dead = take_dead_mounts(mount->mountpoint);
+        if (!dead && address) return command_failed(dead.error().message);
+        if (dead && *dead != 0) return 0;
+    }
     const auto done = unmount_fuse(mount->mountpoint, mount->device(), lazy);
     if (!done) {
         if (!address && address.error().code == EACCES) return command_failed(address.error().message);
@@ -99,7 +152,12 @@ int umount_command(const std::vector<std::string>& arguments) {
                               "; end them, or use --lazy");
     }
     if (!process) return 0;
-    if (wait_for_end(process, lazy ? kLazyPatienceMs : kEndPatienceMs)) return 0;
+    if (wait_for_end(process, kLazyPatienceMs)) return 0;
+    if (!lazy) {
+        if (const auto goes_on = where_it_goes_on(*mount); !goes_on.empty())
+            return command_failed(mount->mountpoint + " is unmounted, but its daemon goes on: " + goes_on);
+    }
+    if (!lazy && wait_for_end(process, kEndPatienceMs)) return 0;
     if (!lazy)
         return command_failed(mount->mountpoint + " is unmounted, but its daemon has not ended: see its log");
     std::fprintf(stderr, "tierfs: %s is out of sight; it ends when the last file on it is closed\n",

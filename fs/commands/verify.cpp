@@ -60,8 +60,7 @@ int verify_command(const std::vector<std::string>& arguments) {
 
     if (is_pack(path)) {
         if (!options.repair) return verify_pack_command(path, settings, json);
-        std::fprintf(stderr, "tierfs: --repair is for caches: a pack is made anew by tierfs pack\n");
-        return 2;
+        return wrong_usage("--repair is for caches: a pack is made anew by tierfs pack", "tierfs verify");
     }
     const auto caches = find_caches(path);
     if (!caches) return command_failed(caches.error().message);

@@ -29,6 +29,9 @@ namespace tierfs {
 /// /tmp/tierfs-UID) for others.
 std::string control_directory();
 
+/// Makes that folder. EPERM: it is somebody else's.
+Result<void> make_control_directory();
+
 /// The socket of the mount with that device ("0:52").
 std::string control_path(const std::string& device);
 

@@ -1,5 +1,10 @@
 #include "fs/control/mountinfo.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <charconv>
 #include <climits>
 #include <cstdlib>
@@ -13,6 +18,8 @@
 namespace tierfs {
 
 namespace {
+
+constexpr int kMostLinks = 40;  // as the kernel
 
 bool octal(char digit) {
     return digit >= '0' && digit <= '7';
@@ -57,8 +64,8 @@ std::optional<MountEntry> parse_line(std::string_view line) {
     if (dash + 2 >= words.size()) return std::nullopt;
     MountEntry entry;
     const auto colon = words[2].find(':');
-    if (!parse_number(words[0], entry.id) || colon == std::string_view::npos ||
-        !parse_number(words[2].substr(0, colon), entry.major) ||
+    if (!parse_number(words[0], entry.id) || !parse_number(words[1], entry.parent) ||
+        colon == std::string_view::npos || !parse_number(words[2].substr(0, colon), entry.major) ||
         !parse_number(words[2].substr(colon + 1), entry.minor)) {
         return std::nullopt;
     }
@@ -70,20 +77,26 @@ std::optional<MountEntry> parse_line(std::string_view line) {
     return entry;
 }
 
+/// The number of an option: of "user_id=" in "rw,user_id=0".
+std::optional<unsigned> number_of(std::string_view name, std::string_view options) {
+    while (!options.empty()) {
+        const auto comma = options.find(',');
+        const auto option = options.substr(0, comma);
+        if (unsigned number = 0; option.starts_with(name) && parse_number(option.substr(name.size()), number))
+            return number;
+        options = comma == std::string_view::npos ? std::string_view{} : options.substr(comma + 1);
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<uid_t> MountEntry::owner() const {
-    constexpr std::string_view kName = "user_id=";
-    std::string_view left = super_options;
-    while (!left.empty()) {
-        const auto comma = left.find(',');
-        const auto option = left.substr(0, comma);
-        if (unsigned number = 0;
-            option.starts_with(kName) && parse_number(option.substr(kName.size()), number))
-            return number;
-        left = comma == std::string_view::npos ? std::string_view{} : left.substr(comma + 1);
-    }
-    return std::nullopt;
+    return number_of("user_id=", super_options);
+}
+
+std::optional<gid_t> MountEntry::group() const {
+    return number_of("group_id=", super_options);
 }
 
 std::vector<MountEntry> parse_mountinfo(std::string_view text) {
@@ -106,12 +119,31 @@ Result<std::vector<MountEntry>> read_mountinfo() {
     return parse_mountinfo(text.view());
 }
 
-std::optional<MountEntry> find_mount(const std::vector<MountEntry>& mounts, std::string_view mountpoint) {
-    std::optional<MountEntry> found;
+std::vector<MountEntry> mounts_on(const std::vector<MountEntry>& mounts, std::string_view mountpoint) {
+    std::vector<MountEntry> here;
     for (const auto& mount : mounts) {
-        if (mount.mountpoint == mountpoint) found = mount;
+        if (mount.mountpoint == mountpoint) here.push_back(mount);
     }
-    return found;
+    std::vector<MountEntry> stack;  // from the topmost down
+    const auto is_bare = [&here](const MountEntry& mount) {
+        return std::none_of(here.begin(), here.end(), [&mount](const MountEntry& other) {
+            return other.parent == mount.id && other.id != mount.id;
+        });
+    };
+    auto next = std::find_if(here.rbegin(), here.rend(), is_bare);
+    if (next == here.rend()) next = here.rbegin();  // each below another: no such file comes from a kernel
+    while (next != here.rend() && stack.size() < here.size()) {
+        stack.push_back(*next);
+        next = std::find_if(here.rbegin(), here.rend(),
+                            [&stack](const MountEntry& mount) { return mount.id == stack.back().parent; });
+    }
+    std::reverse(stack.begin(), stack.end());
+    return stack;
+}
+
+std::optional<MountEntry> find_mount(const std::vector<MountEntry>& mounts, std::string_view mountpoint) {
+    auto stack = mounts_on(mounts, mountpoint);
+    return stack.empty() ? std::nullopt : std::optional(std::move(stack.back()));
 }
 
 Result<std::string> resolve_mountpoint(const std::string& path) {
@@ -125,6 +157,19 @@ Result<std::string> resolve_mountpoint(const std::string& path) {
         ::realpath(absolute.parent_path().c_str(), nullptr), &std::free);
     if (!parent) return fail(system_error(errno, absolute.parent_path().string()));
     return (fs::path(parent.get()) / absolute.filename()).string();
+}
+
+Result<std::string> follow_mountpoint(const std::string& path) {
+    auto place = resolve_mountpoint(path);
+    for (int links = 0; place; ++links) {
+        std::array<char, PATH_MAX> target{};
+        const auto size = ::readlink(place->c_str(), target.data(), target.size());
+        if (size < 0) break;  // no link
+        if (links == kMostLinks) return fail(system_error(ELOOP, path));
+        const std::string_view to(target.data(), static_cast<std::size_t>(size));
+        place = resolve_mountpoint((std::filesystem::path(*place).parent_path() / to).string());
+    }
+    return place;
 }
 
 }  // namespace tierfs

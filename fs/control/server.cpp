@@ -21,8 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-Result<void> make_control_directory(const std::string& path) {
-    const auto directory = path.substr(0, path.find_last_of('/'));
+Result<void> make_folder_of_sockets(const std::string& directory) {
     if (TIERFS_FAULT_CALL("control.folder", ::mkdir(directory.c_str(), 0755)) != 0 && errno != EEXIST) {
         return fail(system_error(errno, "the control directory " + directory + " cannot be made"));
     }
@@ -63,6 +62,10 @@ std::string control_directory() {
     return "/tmp/tierfs-" + std::to_string(::geteuid());
 }
 
+Result<void> make_control_directory() {
+    return make_folder_of_sockets(control_directory());
+}
+
 std::string control_path(const std::string& device) {
     return control_directory() + "/" + device + ".sock";
 }
@@ -93,7 +96,8 @@ std::string answer_control_line(std::string_view line, const ControlHandler& han
 }
 
 Result<FileDescriptor> listen_control(const std::string& path) {
-    if (auto made = make_control_directory(path); !made) return fail(made.error());
+    if (auto made = make_folder_of_sockets(path.substr(0, path.find_last_of('/'))); !made)
+        return fail(made.error());
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path.size() >= sizeof(address.sun_path))

@@ -15,6 +15,8 @@
 #include "backends/source_url.hpp"
 #include "config/base/log.hpp"
 #include "config/nfs_url.hpp"
+#include "fs/daemon/readonly_engine.hpp"
+#include "fs/daemon/readwrite_engine.hpp"
 #include "fs/observe/metrics.hpp"
 #include "fs/observe/trace/trace_wire.hpp"
 
@@ -25,10 +27,7 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr auto kHandOver = std::chrono::seconds(2);       // readers wait meanwhile, of these and of all files
 constexpr auto kStuckPatience = std::chrono::seconds(3);  // beyond the origin's own
-constexpr unsigned kBlockingThreads = 16;                 // of a writable mount, at least
-constexpr unsigned kMostBlockingThreads = 64;        // where answers take long: uploads hold a thread each
-constexpr std::uint64_t kMemoryOfThread = 16 << 20;  // of memory.limit
-constexpr auto kMargin = std::chrono::seconds(1);    // for an answer on its way when the deadline passes
+constexpr auto kMargin = std::chrono::seconds(1);         // for an answer on its way when the deadline passes
 
 // Resident set as ps shows it: files that are mapped included.
 std::uint64_t resident_set() {
@@ -74,7 +73,7 @@ Result<void> Daemon::open_source(bool strict) {
     if (auto opened = open_origin_or_pack(); !opened) return opened;
     if (!settings_.read_only && origin_->posix() == nullptr) {
         return fail(EROFS, "this source cannot be written to: " + settings_.source +
-                               " can be mounted with ro (without rw and ro=false)");
+                               " can be mounted with ro (without rw and writable)");
     }
     if (auto checked = check_identity(); !checked) return checked;
     return check_origin(strict);
@@ -164,33 +163,31 @@ void Daemon::open_pins() {
 }
 
 Result<void> Daemon::serve(FileDescriptor device, const std::string& number, FileDescriptor listener) {
-    operations_ = std::make_unique<Operations>(*names_, *store_, settings_, &record_);
-    if (auto opened = open_live(); !opened) return opened;
-    auto handlers = this->handlers();
-    auto against = live_ ? against_live_passthrough() : against_passthrough();
+    if (auto opened = open_engine(number); !opened) return opened;
+    auto handlers = engine_->handlers();
+    handlers.waits_for_ever = waits_for_ever(settings_);
+    auto against = engine_->against_passthrough();
     if (takes_over_) {
         handlers.stack_depth = record_.stack_depth();
     } else if (against.empty()) {
-        handlers.stack_depth =
-            stack_depth(live_ ? std::vector{source_directory()} : split_paths(settings_.nvme_path));
+        handlers.stack_depth = stack_depth(engine_->folders_passed_through());
     }
     auto session = Session::open(std::move(device), handlers);
     if (!session) return fail(session.error());
     session_ = std::move(*session);
     // Before the first request.
-    if (takes_over_) allow_passthrough(against);
+    if (takes_over_) engine_->allow_passthrough(*session_, against);
     invalidator_.attach(session_->raw());
     WatchdogOptions watching;
     // Of a source that is waited for, what is late is told of, and left alone.
     if (!handlers.waits_for_ever) watching.limit = settings_.origin_deadline + kMargin;
     watchdog_ = std::make_unique<Watchdog>(*session_, std::move(watching));
-    if (auto started = session_->start(live_ ? blocking_threads() : Session::default_threads()); !started)
-        return started;
+    if (auto started = session_->start(engine_->threads()); !started) return started;
 
     if (!session_->wait_until_initialised(kPatience)) {
         return fail(ETIMEDOUT, "the kernel does not take up the mount on " + settings_.mountpoint);
     }
-    if (!takes_over_) allow_passthrough(std::move(against));
+    if (!takes_over_) engine_->allow_passthrough(*session_, std::move(against));
     jobs_ = std::make_unique<Jobs>(*origin_, *store_, *pins_, *pin_keeper_);
     if (listener) open_control(std::move(listener), number);
     metrics_ =
@@ -201,29 +198,17 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number, Fil
     return {};
 }
 
-Result<void> Daemon::open_live() {
-    if (settings_.read_only) return {};
-    auto live = LiveOperations::open(*origin_->posix(), *store_, origin_->identity(), settings_);
-    if (!live) return fail(live.error());
-    live_ = std::move(*live);
-    return {};
-}
-
-// The record is for a daemon that takes over, which none does on a writable mount: it could not tell requests
-// that were done from those that were not.
-SessionHandlers Daemon::handlers() {
-    SessionHandlers handlers;
-    if (live_) {
-        handlers = {&LiveOperations::table(), live_.get(), &LiveOperations::at_once};
-        handlers.clears_set_id_bits = true;
-        handlers.patience = settings_.origin_deadline + kMargin;
-        if (!live_->origin().answers_cheaply()) handlers.takes_its_time = &changes_take_their_time;
-    } else {
-        handlers = {&Operations::table(), operations_.get(), &Operations::at_once};
-        handlers.record = &record_;
+Result<void> Daemon::open_engine(const std::string& number) {
+    if (settings_.read_only) {
+        engine_ =
+            std::make_unique<ReadonlyEngine>(*names_, *store_, nvme_.get(), settings_, record_, takes_over_);
+        return {};
     }
-    handlers.waits_for_ever = waits_for_ever(settings_);
-    return handlers;
+    auto opened =
+        ReadwriteEngine::open(*origin_, *names_, *store_, settings_, record_, source_directory(), number);
+    if (!opened) return fail(std::move(opened.error()));
+    engine_ = std::move(*opened);
+    return {};
 }
 
 void Daemon::open_control(FileDescriptor listener, const std::string& number) {
@@ -244,55 +229,6 @@ std::string Daemon::source_directory() const {
     return identity.starts_with(kDirectory) ? identity.substr(kDirectory.size()) : std::string();
 }
 
-std::string Daemon::against_live_passthrough() const {
-    const auto directory = source_directory();
-    struct statfs found {};
-    const bool is_directory = !directory.empty() && ::statfs(directory.c_str(), &found) == 0;
-    return tierfs::against_live_passthrough(settings_.writes_passthrough, is_directory, found.f_type);
-}
-
-void Daemon::allow_live_passthrough(std::string against) {
-    auto& passthrough = live_->files().passthrough();
-    if (against.empty() && !session_->passes_through())
-        against = "the kernel does not offer it: Linux 6.9 or later does";
-    backing_ids_ = std::make_unique<KernelBackingIds>(session_->device());
-    if (against.empty()) {
-        if (const auto tried = try_backing_ids(*backing_ids_); !tried) against = tried.error().message;
-    }
-    passthrough.allow(*backing_ids_, live_->device());
-    if (against.empty()) return;
-    if (settings_.writes_passthrough == "true")
-        log::warning("writes.passthrough=true cannot be had, each write is answered by the daemon: " +
-                     against);
-    passthrough.forbid(std::move(against));
-}
-
-void Daemon::allow_passthrough(std::string against) {
-    if (live_) return allow_live_passthrough(std::move(against));
-    if (against.empty() && !session_->passes_through()) {
-        against = "the kernel does not offer it: Linux 6.9 or later does";
-    }
-    auto& files = operations_->open_files();
-    if (against.empty() || takes_over_) {  // what is passed through already is to be given up one day
-        backing_ids_ = std::make_unique<KernelBackingIds>(session_->device());
-        files.allow(*backing_ids_);
-    }
-    if (!against.empty()) files.forbid(std::move(against));
-    if (!takes_over_) return;
-    files.take_over([this](NodeId node, std::uint64_t bytes) -> std::shared_ptr<const void> {
-        if (!nvme_) return nullptr;
-        const auto object = names_->object(node);
-        return nvme_->hold(object ? (*object)->content : ContentId{}, bytes);
-    });
-}
-
-std::string Daemon::against_passthrough() const {
-    if (settings_.nvme_path.empty()) return "there is no NVMe tier (nvme.path)";
-    if (settings_.verify == "always") return "verify=always";
-    if (settings_.profile == Profile::small) return "profile=small: the kernel asks for no open";
-    return {};
-}
-
 Result<nlohmann::json> Daemon::command(const std::string& name, const nlohmann::json& request) {
     if (name == "status") return status_json(status());
     if (name == "sample") return sample_json(status());
@@ -305,7 +241,7 @@ Result<nlohmann::json> Daemon::command(const std::string& name, const nlohmann::
 }
 
 Result<nlohmann::json> Daemon::trace(const std::string& name, const nlohmann::json& request) {
-    return answer_trace(live_ ? live_->trace() : operations_->trace(), name, request);
+    return answer_trace(engine_->trace(), name, request);
 }
 
 Result<nlohmann::json> Daemon::reload() const {
@@ -368,15 +304,12 @@ StatusInputs Daemon::status() {
     in.supervisor = supervisor_status();
     in.read_only = settings_.read_only;
     in.uptime_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-    in.profile =
-        operations_->profile().status(names_->file_sizes(), operations_->open_files().passed_through());
-    in.passthrough = operations_->open_files().status();
     in.has_nvme = nvme_ != nullptr;
     in.store = store_->stats();
     in.origin = origin_->stats();
     in.pack = pack_ != nullptr ? pack_->pack_stats() : unusable_pack_;
     in.names = names_->stats();
-    if (live_) add_live(in);
+    engine_->add_status(in);
     in.requests = watchdog_->stats();
     in.metadata = session_->requests().metadata();
     in.origin_connections = settings_.origin_connections;
@@ -389,26 +322,13 @@ StatusInputs Daemon::status() {
     return in;
 }
 
-void Daemon::add_live(StatusInputs& in) {
-    in.writes = live_->files().stats();
-    in.passthrough = live_->files().passthrough().status();
-    in.store.read_requests += in.writes.read_requests;
-    in.store.read_bytes += in.writes.read_bytes;
-    in.store.read_errors += in.writes.read_errors;
-    in.store.origin_bytes += in.writes.read_bytes;
-    in.names.known_nodes = live_->nodes().known();
-    const auto origin = live_->origin().stats();
-    in.dirty_bytes = origin.dirty_bytes;
-    in.oldest_dirty_s = origin.oldest_dirty_s;
-    if (!live_->origin().answers_cheaply()) in.writes.write_errors += origin.errors;
-}
-
 void Daemon::tick() {
     sample_memory();
     if (metrics_) metrics_->tick();
-    Trace* const trace = live_ ? &live_->trace() : operations_ ? &operations_->trace() : nullptr;
-    if (trace != nullptr && trace->tick(Trace::Clock::now()) != 0) log::info("who traced reads has gone");
-    if (live_) live_->files().passthrough().tick();
+    if (engine_) {
+        if (engine_->trace().tick(Trace::Clock::now()) != 0) log::info("who traced reads has gone");
+        engine_->tick();
+    }
     if (nvme_) nvme_->relieve();
     if (store_) store_->tick(std::chrono::steady_clock::now());
     if (pin_keeper_) pin_keeper_->tick(PinKeeper::Clock::now());
@@ -436,12 +356,6 @@ bool Daemon::retire() {
     return stop();
 }
 
-unsigned Daemon::blocking_threads() const {
-    if (live_->origin().answers_cheaply()) return kBlockingThreads;
-    return static_cast<unsigned>(std::clamp<std::uint64_t>(settings_.memory_limit / kMemoryOfThread,
-                                                           kBlockingThreads, kMostBlockingThreads));
-}
-
 bool Daemon::stop() {
     if (stopped_) return true;
     stopped_ = true;
@@ -453,16 +367,17 @@ bool Daemon::stop() {
     if (pin_keeper_) pin_keeper_->stop();
     if (!quiet) log::error("reads are held by the source or a disk: the mount ends without them");
     if (names_) names_->stop();
-    bool locked = live_ && !live_->locks().stop(kStuckPatience);
-    const bool waits = live_ && session_ && !session_->in_flight().wait_until_none(kStuckPatience);
+    const bool blocks = engine_ && engine_->blocks();
+    bool locked = engine_ && !engine_->release_waiters(kStuckPatience);
+    const bool waits = blocks && session_ && !session_->in_flight().wait_until_none(kStuckPatience);
     if (watchdog_ && (!quiet || waits || locked)) watchdog_->answer_all(ENOTCONN);
     // Pages that reads have held till now kept the kernel from forgetting them.
-    if (locked) locked = !live_->locks().stop(kStuckPatience);
+    if (locked) locked = !engine_->release_waiters(kStuckPatience);
     const bool answered = !session_ || session_->in_flight().wait_until_none(kPatience);
     if (!answered) log::error("requests are left that nobody answered: the mount ends without them");
     if (answered) invalidator_.stop();
     if (watchdog_) watchdog_->stop();
-    bool held = session_ && !session_->stop(live_ ? kStuckPatience : std::chrono::hours(24));
+    bool held = session_ && !session_->stop(blocks ? kStuckPatience : std::chrono::hours(24));
     if (nvme_) nvme_->close();
     held = held || locked || (origin_ && origin_->is_held());
     if (held)

@@ -17,11 +17,10 @@
 #include "fs/daemon/cache_devices.hpp"
 #include "fs/daemon/cache_directory.hpp"
 #include "fs/daemon/channel.hpp"
+#include "fs/daemon/engine.hpp"
 #include "fs/metadata/namespace.hpp"
 #include "fs/observe/http_responder.hpp"
 #include "fs/observe/status.hpp"
-#include "fs/readonly/operations.hpp"
-#include "fs/readwrite/live_operations.hpp"
 #include "fs/session/connection_record.hpp"
 #include "fs/session/invalidator.hpp"
 #include "fs/session/session.hpp"
@@ -82,8 +81,6 @@ class Daemon {
     /// What is to be done about once a second.
     void tick();
 
-    /// Of the session of a writable mount, whose handlers block.
-    [[nodiscard]] unsigned blocking_threads() const;
     /// Ends all parts in the order in which they wait for each other: first the origin, so that nothing waits
     /// for it. False: some thread is held by the source or a device; the process must end by _exit.
     bool stop();
@@ -110,25 +107,17 @@ class Daemon {
     Result<void> open_names();
     Result<void> open_nvme();
     void open_pins();
-    Result<void> open_live();
-    [[nodiscard]] SessionHandlers handlers();
-    /// Why no file may be passed through to the kernel; empty: nothing is against it so far.
-    [[nodiscard]] std::string against_passthrough() const;
+    Result<void> open_engine(const std::string& number);
     Result<nlohmann::json> command(const std::string& name, const nlohmann::json& request);
     void open_control(FileDescriptor listener, const std::string& number);
     Result<nlohmann::json> reload() const;
     Result<nlohmann::json> set_class(const nlohmann::json& request);
-    void allow_passthrough(std::string against);
-    /// The same of a writable mount.
-    [[nodiscard]] std::string against_live_passthrough() const;
-    void allow_live_passthrough(std::string against);
     /// Of a source that is one, without symbolic links; else empty.
     [[nodiscard]] std::string source_directory() const;
     Result<nlohmann::json> trace(const std::string& name, const nlohmann::json& request);
     [[nodiscard]] SupervisorStatus supervisor_status() const;
     [[nodiscard]] SourceFileSystem source_file_system() const;
     StatusInputs status();
-    void add_live(StatusInputs& in);
 
     Settings settings_;
     std::chrono::milliseconds asked_ttl_ = settings_.metadata_ttl;  ///< as set; a pack changes settings_
@@ -154,10 +143,8 @@ class Daemon {
     std::unique_ptr<PinKeeper> pin_keeper_;
     Invalidator invalidator_;
     std::unique_ptr<Namespace> names_;
-    std::unique_ptr<Operations> operations_;
-    std::unique_ptr<LiveOperations> live_;  ///< of a writable mount, in place of the operations; else null
+    std::unique_ptr<Engine> engine_;
     std::unique_ptr<Session> session_;
-    std::unique_ptr<KernelBackingIds> backing_ids_;
     std::unique_ptr<Watchdog> watchdog_;
     std::unique_ptr<Jobs> jobs_;
     std::unique_ptr<ControlServer> control_;

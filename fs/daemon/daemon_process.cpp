@@ -61,12 +61,13 @@ FileDescriptor block_signals() {
 /// What the daemon's main thread does while others serve.
 class MainLoop {
   public:
-    MainLoop(Daemon& daemon, Channel& channel, int signals, std::string mountpoint, std::string number)
+    MainLoop(Daemon& daemon, Channel& channel, int signals, const Settings& settings, std::string number)
         : daemon_(daemon),
           channel_(channel),
           signals_(signals),
-          mountpoint_(std::move(mountpoint)),
-          number_(std::move(number)) {}
+          mountpoint_(settings.mountpoint),
+          number_(std::move(number)),
+          stays_dead_(!settings.read_only) {}
 
     /// The mount goes on, with another daemon.
     [[nodiscard]] bool retires() const { return retires_; }
@@ -99,8 +100,14 @@ class MainLoop {
             retires_ = message->kind == Message::Kind::retire;
             return retires_ || message->kind == Message::Kind::finish;
         }
-        log::error("the supervisor of " + mountpoint_ + " died: unmounting");
         daemon_.remove_control_socket();
+        if (stays_dead_) {
+            log::error("the supervisor of " + mountpoint_ +
+                       " died: the daemon ends, and the mount stays without " +
+                       "one, so that nobody writes to the directory below it");
+            return true;
+        }
+        log::error("the supervisor of " + mountpoint_ + " died: unmounting");
         const auto done = unmount_with_grace(mountpoint_, number_, std::chrono::seconds(2));
         if (!done) log::error(done.error().message);
         return true;
@@ -110,6 +117,7 @@ class MainLoop {
     Channel& channel_;
     int signals_;
     std::string mountpoint_, number_;
+    const bool stays_dead_;  ///< the mount, without processes
     bool retires_ = false;
 };
 
@@ -135,11 +143,13 @@ int stop_unserved(Daemon& daemon) {
     return 1;
 }
 
-/// The mount exists, and this daemon will not serve it: nobody may be left who unmounts.
-int give_up(Daemon& daemon, const std::string& mountpoint, const std::string& number) {
+/// The mount exists, and this daemon will not serve it: nobody may be left who unmounts. A writable one the
+/// supervisor takes away, unless it is in the place of a dead one.
+int give_up(Daemon& daemon, const Settings& settings, const std::string& number) {
     limit_end();
     daemon.remove_control_socket();
-    if (const auto done = unmount_with_grace(mountpoint, number, std::chrono::seconds(2)); !done)
+    if (!settings.read_only) return stop_unserved(daemon);
+    if (const auto done = unmount_with_grace(settings.mountpoint, number, std::chrono::seconds(2)); !done)
         log::error(done.error().message);
     return stop_unserved(daemon);
 }
@@ -202,15 +212,15 @@ int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, Fold
         const bool told = channel.send(Message::Kind::failed, serving.error().message);
         if (!told) log::error(serving.error().message);
         if (told && daemon.takes_over()) return stop_unserved(daemon);  // another one may
-        return give_up(daemon, settings.mountpoint, number);
+        return give_up(daemon, settings, number);
     }
     if (!channel.send(Message::Kind::serving)) {
         log::error("the supervisor does not hear that the mount serves: giving it up");
-        return give_up(daemon, settings.mountpoint, number);
+        return give_up(daemon, settings, number);
     }
     locks.give_up_the_rest();
     log::info("serving " + settings.source + " on " + settings.mountpoint);
-    MainLoop loop(daemon, channel, signals, settings.mountpoint, number);
+    MainLoop loop(daemon, channel, signals, settings, number);
     loop.run();
     if (loop.retires()) return end_retired(daemon, settings.mountpoint);
     channel.send(Message::Kind::ending);

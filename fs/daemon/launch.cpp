@@ -19,6 +19,7 @@
 
 #include "config/base/fault_point.hpp"
 #include "config/base/log.hpp"
+#include "config/base/log_lines.hpp"
 #include "fs/daemon/cache_directory.hpp"
 #include "fs/daemon/mount_checks.hpp"
 #include "fs/daemon/supervisor.hpp"
@@ -140,9 +141,13 @@ int wait_for_mount(const Settings& settings, pid_t supervisor, Channel& channel,
     const auto message = channel.receive();
     if (message && message->kind == Message::Kind::serving) {
         auto answers = probe(settings, signals);
-        // A daemon that died by now has left the bare directory, which answers too.
+        // A daemon of a read-only mount that died by now has left the bare directory, which answers too.
         if (answers) answers = check_mounted(settings);
-        if (answers) return 0;
+        if (answers) {
+            if (!message->text.empty())
+                std::fprintf(stderr, "tierfs: %s\n", log::escaped(message->text).c_str());
+            return 0;
+        }
         give_up(supervisor, signals);
         return failed(answers.error().message);
     }

@@ -1,5 +1,6 @@
 #include "fs/daemon/mount_checks.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -9,7 +10,10 @@
 
 #include "backends/source_url.hpp"
 #include "config/base/fault_point.hpp"
+#include "config/base/file_descriptor.hpp"
+#include "fs/control/dead_mount.hpp"
 #include "fs/control/mountinfo.hpp"
+#include "fs/daemon/mount_in_place.hpp"
 
 namespace tierfs {
 
@@ -23,13 +27,21 @@ std::string real_path(const std::string& path) {
     return error ? path : real.string();
 }
 
-Result<void> check_not_mounted(const std::string& mountpoint) {
+/// Whether the directory can be looked at: not where a mount of ours ends or is dead, of which mount_in_place
+/// takes care. EBUSY: one of ours lives there.
+Result<bool> is_bare(const std::string& mountpoint) {
     const auto mounts = read_mountinfo();
     if (!mounts) return fail(mounts.error());
     const auto found = find_mount(*mounts, mountpoint);
-    if (!found || !found->is_tierfs()) return {};
-    return fail(EBUSY, mountpoint + " is a tierfs mount of " + found->source +
-                           " already: end it first with `tierfs umount " + mountpoint + "`");
+    if (!found || !found->is_tierfs()) return true;
+    if (pulse_of(*found) == Pulse::alive) return fail(EBUSY, mounted_already(mountpoint, found->source));
+    return false;
+}
+
+std::string type_on(const std::string& mountpoint) {
+    const auto mounts = read_mountinfo();
+    const auto found = mounts ? find_mount(*mounts, mountpoint) : std::nullopt;
+    return found ? found->type : "unknown";
 }
 
 Result<void> check_directory(const std::string& mountpoint) {
@@ -39,8 +51,9 @@ Result<void> check_directory(const std::string& mountpoint) {
             return fail(ENOENT, "the mount point " + mountpoint + " does not exist: make it with mkdir -p");
         }
         if (errno == ENOTCONN) {
-            return fail(ENOTCONN, "the mount point " + mountpoint +
-                                      " is a dead FUSE mount: end it first with `umount " + mountpoint + "`");
+            return fail(ENOTCONN,
+                        "the mount point " + mountpoint + " is a dead mount of type " + type_on(mountpoint) +
+                            ", which is not tierfs's: end it first with `umount " + mountpoint + "`");
         }
         return fail(system_error(errno, "the mount point " + mountpoint));
     }
@@ -53,6 +66,32 @@ Result<void> check_directory(const std::string& mountpoint) {
                                    "on another directory");
     }
     return {};
+}
+
+/// Without it nothing is mounted; libfuse says only that it failed.
+Result<void> check_device() {
+    const std::string device = "/dev/fuse";
+    const FileDescriptor opened(::open(device.c_str(), O_RDWR | O_CLOEXEC));
+    if (opened) return {};
+    const auto error = system_error(errno, device + " cannot be opened");
+    switch (error.code) {
+        case ENOENT:
+        case ENODEV:
+        case ENXIO:
+            return fail(error.code, error.message +
+                                        ": the kernel's module is loaded by `modprobe fuse`; a container "
+                                        "gets the device by --device /dev/fuse");
+        case EACCES:
+            return fail(error.code, error.message +
+                                        ": mount as root, or let root give it to users with "
+                                        "`chmod 666 /dev/fuse`, as udev's rules have it");
+        case EPERM:
+            return fail(error.code, error.message +
+                                        ": a container gets the device by --device /dev/fuse and "
+                                        "--cap-add SYS_ADMIN");
+        default:
+            return fail(error.code, error.message);
+    }
 }
 
 Result<void> check_apart(const std::string& one, const std::string& one_name, const std::string& other,
@@ -81,13 +120,15 @@ std::string source_directory(const std::string& source) {
 }
 
 Result<std::string> check_mount(const Settings& settings) {
-    const auto path = resolve_mountpoint(settings.mountpoint);
+    const auto path = follow_mountpoint(settings.mountpoint);
     if (!path) return fail(path.error().within("the mount point " + settings.mountpoint));
-    if (auto checked = check_not_mounted(*path); !checked) return fail(checked.error());
-    // No mount of ours is there, so following a link is safe now.
-    const std::string mountpoint = real_path(*path);
-    if (auto checked = check_not_mounted(mountpoint); !checked) return fail(checked.error());
-    if (auto checked = check_directory(mountpoint); !checked) return fail(checked.error());
+    const std::string& mountpoint = *path;
+    if (auto checked = check_device(); !checked) return fail(checked.error());
+    const auto bare = is_bare(mountpoint);
+    if (!bare) return fail(bare.error());
+    if (*bare) {
+        if (auto checked = check_directory(mountpoint); !checked) return fail(checked.error());
+    }
 
     const auto directory = source_directory(settings.source);
     const auto source = directory.empty() ? std::string{} : real_path(directory);

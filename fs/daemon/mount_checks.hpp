@@ -8,7 +8,8 @@
 
 namespace tierfs {
 
-/// The mount point exists, is an empty directory and no tierfs mount; a directory as SOURCE lies neither
+/// The mount point exists, is an empty directory and no tierfs mount, or a dead one, which mount_in_place takes
+/// away when the new one is ready; a directory as SOURCE lies neither
 /// around nor inside the mount point, nvme.path and index.path (reading the mount would read itself, or the
 /// cache would be part of the dataset). Returns the mount point without links. Errors say what to do.
 Result<std::string> check_mount(const Settings& settings);

@@ -19,6 +19,7 @@
 #include "config/base/fault_point.hpp"
 #include "config/base/log.hpp"
 #include "fs/daemon/daemon.hpp"
+#include "fs/daemon/mount_in_place.hpp"
 #include "fs/daemon/service_notice.hpp"
 #include "fs/daemon/supervisor_process.hpp"
 
@@ -178,8 +179,9 @@ void Supervisor::heard(Message message) {
             if (state_ == State::restarting) restarted();
             if (state_ == State::mounted && settings_.foreground) tell_service_manager("READY=1");
             if (state_ == State::mounted) state_ = State::serving;
+            has_served_ = true;
             set_read_ahead(mount_.number, kReadAheadKib);  // FUSE_INIT would undo an earlier one
-            if (launcher_.descriptor() >= 0 && !launcher_.send(Message::Kind::serving)) {
+            if (launcher_.descriptor() >= 0 && !launcher_.send(Message::Kind::serving, news())) {
                 log::error("whoever mounts does not hear of it: unmounting " + settings_.mountpoint);
                 end();  // the command says that it failed
             }
@@ -209,16 +211,17 @@ void Supervisor::heard(Message message) {
 void Supervisor::mount() {
     if (state_ == State::restarting && send_mounted()) return;
     if (state_ != State::preparing) return daemon_channel_.close();  // the daemon ends
-    auto mounted = mount_fuse(settings_);
+    auto mounted = mount_in_place(settings_);
     if (!mounted) {
         report_failure(mounted.error().message);
         daemon_channel_.close();  // the daemon ends
         kill_at_ = Clock::now() + kEndPatience;
         return;
     }
-    mount_ = std::move(*mounted);
+    mount_ = std::move(mounted->mount);
     state_ = State::mounted;
-    listen();
+    replaced_ = mounted->dead;
+    listen();  // other starters see that it lives: the lock may go
     if (send_mounted()) return;
     report_failure("the daemon cannot be told that " + settings_.mountpoint + " is mounted");
     daemon_channel_.close();
@@ -315,6 +318,7 @@ void Supervisor::signalled() {
 // daemon.
 void Supervisor::end() {
     if (state_ == State::ending || state_ == State::preparing) return;
+    asked_to_end_ = true;
     ended_unserved_ = state_ == State::restarting;
     if (settings_.foreground) tell_service_manager("STOPPING=1");
     state_ = State::ending;
@@ -335,9 +339,33 @@ void Supervisor::end_mount() {
     // Of a daemon that could not do it itself. The mount's number may be another one's by now.
     remove_socket(control_path(mount_.number), control_socket_);
     mount_.device.reset();  // the last one: whoever waits for an answer gets ENOTCONN now
+    take_mount_away();
+}
+
+/// Whether a mount without a daemon stays: programs that write to its path must get errors, and not write to
+/// the directory below it, on the root disk. Not where somebody ended it, or where it never served.
+bool Supervisor::stays_dead() const {
+    return !settings_.read_only && !asked_to_end_ && (has_served_ || replaced_ != 0);
+}
+
+void Supervisor::take_mount_away() {
     if (mount_.number.empty()) return;
+    if (stays_dead()) {
+        if (!is_mounted(settings_.mountpoint, mount_.number)) return;
+        failed_ = true;
+        return log::error(settings_.mountpoint +
+                          " stays mounted without a daemon, so that nobody writes to the " +
+                          "directory below it: it is replaced when it is mounted again");
+    }
     const auto done = unmount_fuse(settings_.mountpoint, mount_.number, true);
     if (!done) log::error(done.error().message);
+}
+
+/// What the launcher is to say of a mount that serves.
+std::string Supervisor::news() const {
+    if (replaced_ == 0) return {};
+    return "replaced " + (replaced_ == 1 ? "a dead mount" : std::to_string(replaced_) + " dead mounts") +
+           " on " + settings_.mountpoint;
 }
 
 // A daemon that waits for a disk that does not answer dies when the disk does, perhaps never: its readers
@@ -353,8 +381,7 @@ void Supervisor::kill_daemon() {
     if (!mount_.device) return;
     if (auto aborted = abort_connection(mount_); !aborted) log::warning(aborted.error().message);
     mount_.device.reset();
-    const auto done = unmount_fuse(settings_.mountpoint, mount_.number, true);
-    if (!done) log::error(done.error().message);
+    take_mount_away();
 }
 
 void Supervisor::reap() {
@@ -389,7 +416,8 @@ void Supervisor::daemon_died(int status) {
         if (state_ == State::preparing || state_ == State::mounted) {
             report_failure(why + " while it started");
         } else {
-            log::error(why + "; unmounting " + settings_.mountpoint);
+            log::error(why + (stays_dead() ? "; nobody takes over " : "; unmounting ") +
+                       settings_.mountpoint);
         }
     }
     end_mount();

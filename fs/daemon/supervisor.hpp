@@ -13,7 +13,9 @@ namespace tierfs {
 /// record of the connection (ConnectionRecord). When the daemon dies without having been asked to, it forks
 /// another one, which takes the connection over: readers wait meanwhile. Where that is not possible (the
 /// kernel, supervisor=off, restart.limit, an index that is lost) it closes the descriptor and takes the mount
-/// away, so that readers get ENOTCONN at once and do not hang.
+/// away, so that readers get ENOTCONN at once and do not hang. A writable mount, which nobody takes over, it
+/// leaves where it is, dead: who writes to a path there gets ENOTCONN, too, and writes nothing to the
+/// directory below. The next start replaces it (mount_in_place.hpp).
 ///
 /// Asked to by `tierfs reload`, it starts the program that lies on disk now, and when that one says that it
 /// can serve, has the daemon end and this one take over. The supervisor itself stays what it is.

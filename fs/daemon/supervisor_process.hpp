@@ -69,6 +69,9 @@ class Supervisor {
     void restarted();
     bool will_restart(const std::string& why);
     void end_mount();
+    [[nodiscard]] bool stays_dead() const;
+    void take_mount_away();
+    [[nodiscard]] std::string news() const;
     void signalled();
     void end();
     void kill_daemon();
@@ -107,6 +110,8 @@ class Supervisor {
     Restarts restarts_;
     pid_t daemon_ = -1;  ///< -1: none runs
     bool listening_ = true, was_killed_ = false;
+    bool has_served_ = false, asked_to_end_ = false;
+    unsigned replaced_ = 0;  ///< dead mounts on the mount point
     std::optional<SocketIdentity> control_socket_;
     bool ended_unserved_ = false;  ///< while a daemon was about to take over: it may end as it likes
     State state_ = State::preparing;

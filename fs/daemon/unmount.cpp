@@ -6,6 +6,7 @@
 #include <fuse3/fuse_lowlevel.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,9 +17,11 @@
 #include <cstdio>
 #include <fstream>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "config/base/fault_point.hpp"
+#include "config/mount_options.hpp"
 #include "fs/control/mountinfo.hpp"
 
 namespace tierfs {
@@ -80,11 +83,72 @@ Result<void> run_fusermount(const std::string& mountpoint, bool lazy) {
     return fail(EBUSY, "fusermount3 could not unmount " + mountpoint);
 }
 
-bool still_mounted(const std::string& mountpoint, const std::string& device) {
-    const auto mounts = read_mountinfo();
-    if (!mounts) return true;
-    const auto found = find_mount(*mounts, mountpoint);
-    return found && found->device() == device;
+// The flags that libfuse and fusermount3 know, but for those that are always said.
+constexpr std::uint32_t kFlagsOfLibfuse = MS_NOEXEC | MS_NOATIME | MS_SYNCHRONOUS | MS_DIRSYNC;
+
+/// All flags but those of the file system itself (sync, dirsync), as fsmount(2) and mount_setattr(2) have
+/// them.
+unsigned attributes_of(std::uint32_t flags) {
+    constexpr std::array<std::pair<std::uint32_t, unsigned>, 7> same = {
+        {{MS_RDONLY, MOUNT_ATTR_RDONLY},
+         {MS_NOSUID, MOUNT_ATTR_NOSUID},
+         {MS_NODEV, MOUNT_ATTR_NODEV},
+         {MS_NOEXEC, MOUNT_ATTR_NOEXEC},
+         {MS_NOATIME, MOUNT_ATTR_NOATIME},
+         {MS_NODIRATIME, MOUNT_ATTR_NODIRATIME},
+         {MS_NOSYMFOLLOW, MOUNT_ATTR_NOSYMFOLLOW}}};
+    unsigned attributes = 0;
+    for (const auto& [flag, attribute] : same) attributes |= (flags & flag) != 0 ? attribute : 0;
+    return attributes;
+}
+
+/// Gives the new mount the flags that libfuse does not know.
+Result<void> set_flags(const Settings& settings) {
+    const auto flags = settings.mount_flags & (MS_NODIRATIME | MS_NOSYMFOLLOW);
+    if (flags == 0) return {};
+    mount_attr wanted{};
+    wanted.attr_set = attributes_of(flags);
+    if (::mount_setattr(AT_FDCWD, settings.mountpoint.c_str(), AT_SYMLINK_NOFOLLOW, &wanted,
+                        sizeof(wanted)) == 0)
+        return {};
+    if (errno != EPERM) return fail(system_error(errno, flag_names(flags)));
+    // Nothing that is read through a mount has its access time changed: that holds without the flag.
+    if (flags == MS_NODIRATIME) return {};
+    return fail(EPERM, flag_names(flags) + ": only root can mount so: leave it out, or mount as root");
+}
+
+/// While it lives, what is written on standard error goes to memory: fusermount3 says there why it refuses.
+/// In a process without threads.
+class HeardErrors {
+  public:
+    HeardErrors()
+        : heard_(::memfd_create("tierfs-words", MFD_CLOEXEC)), before_(::fcntl(2, F_DUPFD_CLOEXEC, 3)) {
+        if (heard_ && before_) ::dup2(heard_.get(), 2);
+    }
+    ~HeardErrors() {
+        if (heard_ && before_) ::dup2(before_.get(), 2);
+    }
+    HeardErrors(const HeardErrors&) = delete;
+    HeardErrors& operator=(const HeardErrors&) = delete;
+    [[nodiscard]] std::string words() const {
+        std::array<char, 1024> text{};
+        const auto count = heard_ ? ::pread(heard_.get(), text.data(), text.size(), 0) : 0;
+        return std::string(text.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
+    }
+
+  private:
+    FileDescriptor heard_, before_;
+};
+
+/// The words of libfuse and fusermount3 on one line, and what to do about them.
+std::string why_not_mounted(std::string words) {
+    while (!words.empty() && words.back() == '\n') words.pop_back();
+    for (std::size_t at = 0; (at = words.find('\n', at)) != std::string::npos; at += 2)
+        words.replace(at, 1, "; ");
+    if (words.find("user_allow_other") != std::string::npos)
+        words += ": root writes the line user_allow_other there, or leave allow_other out, or mount as root";
+    if (words.find("mount_max") != std::string::npos) words += " (mount_max in /etc/fuse.conf)";
+    return words.empty() ? "libfuse failed" : words;
 }
 
 /// The root of the kernel's fusectl, mounted nowhere.
@@ -96,9 +160,19 @@ FileDescriptor open_fuse_connections() {
 
 }  // namespace
 
+bool is_mounted(const std::string& mountpoint, const std::string& device) {
+    const auto mounts = read_mountinfo();
+    if (!mounts) return true;
+    const auto found = find_mount(*mounts, mountpoint);
+    return found && found->device() == device;
+}
+
 std::string mount_options(const Settings& settings) {
+    const auto flags = all_mount_flags(settings);
     std::string options = settings.read_only ? "ro" : "rw";
-    options += settings.allow_suid ? ",dev,suid" : ",nodev,nosuid";
+    options += (flags & MS_NODEV) != 0 ? ",nodev" : ",dev";
+    options += (flags & MS_NOSUID) != 0 ? ",nosuid" : ",suid";
+    if (const auto more = flag_names(flags & kFlagsOfLibfuse); !more.empty()) options += "," + more;
     // Modes and owners of the origin are enforced, also when only the one who mounted may come in.
     options += ",default_permissions,subtype=tierfs,fsname=" + escaped(settings.source);
     if (settings.allow_other) options += ",allow_other";
@@ -113,17 +187,19 @@ Result<FuseMount> mount_fuse(const Settings& settings) {
     libfuse_words().clear();
     ::fuse_set_log_func(keep_words);
     fuse_session* session = ::fuse_session_new(&args, &none, sizeof(none), nullptr);
-    const bool mounted =
-        session != nullptr &&
-        TIERFS_FAULT_CALL("fuse.mount", ::fuse_session_mount(session, settings.mountpoint.c_str())) == 0;
+    bool mounted = false;
+    {
+        const HeardErrors errors;
+        mounted =
+            session != nullptr &&
+            TIERFS_FAULT_CALL("fuse.mount", ::fuse_session_mount(session, settings.mountpoint.c_str())) == 0;
+        libfuse_words() += errors.words();
+    }
     ::fuse_set_log_func(nullptr);
     ::fuse_opt_free_args(&args);
     if (!mounted) {
-        auto why = libfuse_words();
-        while (!why.empty() && why.back() == '\n') why.pop_back();
         if (session != nullptr) ::fuse_session_destroy(session);
-        return fail(EIO,
-                    settings.mountpoint + " could not be mounted: " + (why.empty() ? "libfuse failed" : why));
+        return fail(EIO, settings.mountpoint + " could not be mounted: " + why_not_mounted(libfuse_words()));
     }
     FuseMount mount;
     const auto undo = [&settings](Error error) {
@@ -136,19 +212,51 @@ Result<FuseMount> mount_fuse(const Settings& settings) {
         TIERFS_FAULT_CALL("fuse.device", ::fcntl(::fuse_session_fd(session), F_DUPFD_CLOEXEC, 3)));
     ::fuse_session_destroy(session);
     if (!mount.device) return undo(system_error(errno, "/dev/fuse"));
+    if (auto set = set_flags(settings); !set) return undo(set.error());
     auto number = device_of(settings.mountpoint);
     if (!number) return undo(number.error());
     mount.number = *number;
     return mount;
 }
 
+Result<FuseMount> mount_beneath(const Settings& settings) {
+    constexpr unsigned kBeneath = 0x200;  // MOVE_MOUNT_BENEATH, which Debian 12's headers lack
+    FuseMount mount;
+    mount.device.reset(::open("/dev/fuse", O_RDWR | O_CLOEXEC));
+    if (!mount.device) return fail(system_error(errno, "/dev/fuse"));
+    const FileDescriptor system(::fsopen("fuse", FSOPEN_CLOEXEC));
+    if (!system) return fail(system_error(errno, "fsopen"));
+    const auto set = [&system](const char* key, const std::string& value) {
+        return ::fsconfig(system.get(), FSCONFIG_SET_STRING, key, value.c_str(), 0) == 0;
+    };
+    const auto flag = [&system](const char* key, bool wanted) {
+        return !wanted || ::fsconfig(system.get(), FSCONFIG_SET_FLAG, key, nullptr, 0) == 0;
+    };
+    const bool is_made = set("source", settings.source) && set("subtype", "tierfs") &&
+                         set("fd", std::to_string(mount.device.get())) && set("rootmode", "40000") &&
+                         set("user_id", std::to_string(::getuid())) &&
+                         set("group_id", std::to_string(::getgid())) && flag("default_permissions", true) &&
+                         flag("allow_other", settings.allow_other) && flag("ro", settings.read_only) &&
+                         flag("sync", (settings.mount_flags & MS_SYNCHRONOUS) != 0) &&
+                         flag("dirsync", (settings.mount_flags & MS_DIRSYNC) != 0) &&
+                         ::fsconfig(system.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0;
+    if (!is_made) return fail(system_error(errno, "fsconfig"));
+    const FileDescriptor loose(
+        ::fsmount(system.get(), FSMOUNT_CLOEXEC, attributes_of(all_mount_flags(settings))));
+    if (!loose) return fail(system_error(errno, "fsmount"));
+    if (::move_mount(loose.get(), "", AT_FDCWD, settings.mountpoint.c_str(),
+                     MOVE_MOUNT_F_EMPTY_PATH | kBeneath) != 0)
+        return fail(system_error(errno, "move_mount"));
+    return mount;
+}
+
 Result<void> unmount_fuse(const std::string& mountpoint, const std::string& device, bool lazy) {
-    if (!still_mounted(mountpoint, device)) return {};
+    if (!is_mounted(mountpoint, device)) return {};
     const int flags = UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0);
     if (TIERFS_FAULT_CALL("fuse.umount", ::umount2(mountpoint.c_str(), flags)) == 0) return {};
     const int code = errno;
     if (code == EPERM) return run_fusermount(mountpoint, lazy);
-    if (!still_mounted(mountpoint, device)) return {};
+    if (!is_mounted(mountpoint, device)) return {};
     return fail(system_error(code, "unmounting " + mountpoint));
 }
 

@@ -17,8 +17,14 @@ struct FuseMount {
 };
 
 /// Mounts settings.source on settings.mountpoint (type fuse.tierfs), through fusermount3 where mount(2) is
-/// not allowed. Must be called before there are threads (libfuse forks). Errors: what libfuse said.
+/// not allowed. Must be called before there are threads (libfuse forks). Errors: what libfuse
+/// and fusermount3 said.
 Result<FuseMount> mount_fuse(const Settings& settings);
+
+/// The same beneath a mount that lies there, with the mount system calls that libfuse has none of: the
+/// directory below is never to be seen. Root, Linux 6.5. `number` is still empty: the mount is covered.
+/// Errors: nothing has changed.
+Result<FuseMount> mount_beneath(const Settings& settings);
 
 /// The mount options of settings, as libfuse takes them after -o.
 std::string mount_options(const Settings& settings);
@@ -27,6 +33,9 @@ std::string mount_options(const Settings& settings);
 /// being there is success. EBUSY unless `lazy`, which takes it out of the name space at once. Never blocks on
 /// the mount. Starts fusermount3 (posix_spawn: safe with threads) when umount2 is not allowed.
 Result<void> unmount_fuse(const std::string& mountpoint, const std::string& device, bool lazy);
+
+/// Whether the mount with that device number is on top of `mountpoint`; also when that cannot be found out.
+bool is_mounted(const std::string& mountpoint, const std::string& device);
 
 /// Tries for that long to unmount as usual, then lazily.
 Result<void> unmount_with_grace(const std::string& mountpoint, const std::string& device,

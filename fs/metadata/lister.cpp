@@ -10,6 +10,7 @@ constexpr const char* kInvalid = "invalid name";
 /// Names changed in one commit at the end of a listing.
 constexpr std::size_t kNamesPerCommit = 1000;
 constexpr std::size_t kMostDeferred = 10000;
+constexpr unsigned kMostWithoutNews = 1000;  // pages in a row; a bucket of many deleted keys may have some
 
 bool is_valid_name(const std::string& name) {
     return !name.empty() && name.size() <= kLongestName && name != "." && name != ".." &&
@@ -110,8 +111,15 @@ void Lister::advance(const ListingPtr& listing, const Result<ListPage>& page) {
     listing->token = page->next;
     const bool last = page->next.empty();
     if (!last) ask(listing);
+    const auto known = listing->entries + listing->deferred.size();
     if (auto done = take_in(*listing, *page); !done) return finish(*listing, done);
     if (last) return finish(*listing, complete(*listing));
+    const bool has_news = listing->entries + listing->deferred.size() != known;
+    listing->without_news = has_news ? 0 : listing->without_news + 1;
+    if (listing->without_news == kMostWithoutNews) {
+        return finish(*listing, fail(EIO, "listing of \"" + listing->path +
+                                              "\": the origin gives pages without a new name, and no end"));
+    }
     passed_first_page(*listing);
     advance_further(listing);
 }

@@ -54,6 +54,7 @@ class Lister {
         std::int64_t started = 0;
         std::string token;  ///< of the page that is asked for
         std::uint64_t entries = 0;
+        unsigned without_news = 0;  ///< pages, the last of which came just now
         HiddenTotals::Counts hidden;
         NodeSet seen;
         /// Files where a directory is known: they may be beside it, and the directory comes in a later page.

@@ -241,10 +241,24 @@ Found errors(const View& v) {
                    {"the log of the mount says which, and why"}};
 }
 
+/// The cause is told for a while after it was met: nobody may try again while doctor looks.
+Found failures(const View& v) {
+    constexpr double kLately = 600;
+    if (v.s.last_failure.empty() || v.s.last_failure_age_s > kLately) return {};
+    return Finding{
+        "failures",
+        0.05,
+        "Requests on the writable mount failed by the fault of its source, or of this host.",
+        "the last one " + amount(v.s.last_failure_age_s) + " s ago: " + v.s.last_failure + "; " +
+            amount(of(v.s.failures)) + " while doctor looked",
+        {"the log of the mount has each with its path and the source's words",
+         "EACCES: see whether the keys are still good; ESTALE: another host has replaced the file"}};
+}
+
 /// In the order of how particular they are, which counts where they explain the same waiting.
 constexpr std::array kRules = {throttled,    memory_short, slow_device,     readahead_off, cache_too_small,
                                random_reads, slow_origin,  few_connections, slow_network,  few_workers,
-                               metadata,     transport,    errors};
+                               metadata,     transport,    errors,          failures};
 
 /// Where memory is short readahead gives way first, which no figure shows: readers then wait for fetches that
 /// would have been there.
@@ -273,7 +287,9 @@ std::vector<Finding> find_causes(const Facts& facts) {
     const View view{facts};
     std::vector<Finding> found;
     if (view.readers < kHardlyWaiting) {
-        if (auto failed = errors(view)) found.push_back(std::move(*failed));
+        for (const auto& rule : {errors, failures}) {
+            if (auto failed = rule(view)) found.push_back(std::move(*failed));
+        }
         return found;
     }
     for (const auto& rule : kRules) {

@@ -140,6 +140,7 @@ constexpr std::uint64_t Snapshot::*kCounters[] = {&Snapshot::reads,
                                                   &Snapshot::fetches_large_bytes,
                                                   &Snapshot::writes,
                                                   &Snapshot::write_bytes,
+                                                  &Snapshot::failures,
                                                   &Snapshot::over_deadline,
                                                   &Snapshot::messages,
                                                   &Snapshot::metadata_messages,
@@ -185,6 +186,9 @@ Snapshot read_snapshot(const Json& sample) {
     out.waiting_for_memory = count(sample, "/reads/waiting_for_memory");
     out.writes = count(sample, "/writes/requests");
     out.write_bytes = count(sample, "/writes/bytes");
+    out.failures = count(sample, "/writes/failures");
+    out.last_failure = text(sample, "/writes/last_failure");
+    out.last_failure_age_s = real(sample, "/writes/last_failure_age_s");
     out.under_way = count(sample, "/requests/under_way");
     out.oldest_s = real(sample, "/requests/oldest_s");
     out.over_deadline = count(sample, "/requests/over_deadline");

@@ -44,6 +44,9 @@ struct Snapshot {
     std::uint64_t ram_bytes = 0, nvme_bytes = 0, origin_bytes = 0;
     std::uint64_t fetched_bytes = 0, prefetched_bytes = 0, fetches_large_bytes = 0;
     std::uint64_t writes = 0, write_bytes = 0;
+    std::uint64_t failures = 0;  ///< of a writable mount; see StatusInputs
+    std::string last_failure;
+    double last_failure_age_s = 0;
     std::uint64_t waiting_for_memory = 0, under_way = 0;  ///< gauges
     double oldest_s = 0;                                  ///< gauge
     std::uint64_t over_deadline = 0, messages = 0, metadata_messages = 0;

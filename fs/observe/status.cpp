@@ -8,6 +8,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "config/base/log_lines.hpp"
 #include "config/base/units.hpp"
 
 namespace tierfs {
@@ -328,7 +329,10 @@ Json status_json(const StatusInputs& in) {
           {"bytes", in.writes.write_bytes},
           {"errors", in.writes.write_errors},
           {"dirty_bytes", in.dirty_bytes},
-          {"oldest_dirty_s", in.oldest_dirty_s}}},
+          {"oldest_dirty_s", in.oldest_dirty_s},
+          {"failures", in.failures.count},
+          {"last_failure", in.failures.text},
+          {"last_failure_age_s", in.failures.age_s}}},
         {"latency", latencies_json(in)},
         {"origin", origin_json(in.origin)},
         {"pack", pack_json(in.pack)},
@@ -389,6 +393,10 @@ std::string status_text(const Json& status) {
         line(out, "writes",
              count_at(status, "/writes/requests") + " requests, " + size_at(status, "/writes/bytes") + ", " +
                  count_at(status, "/writes/errors") + " errors");
+        const auto last = text_at(status, "/writes/last_failure");
+        if (!last.empty())
+            line(out, "failed",
+                 count_at(status, "/writes/last_failure_age_s") + " s ago: " + log::escaped(last));
     }
     line(out, "requests",
          count_at(status, "/requests/under_way") + " under way, " +

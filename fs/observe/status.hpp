@@ -12,6 +12,7 @@
 #include "fs/metadata/namespace.hpp"
 #include "fs/observe/source_advice.hpp"
 #include "fs/readonly/open_files.hpp"
+#include "fs/readwrite/last_error.hpp"
 #include "fs/readwrite/live_files.hpp"
 #include "fs/session/watchdog.hpp"
 #include "tiering/store/store.hpp"
@@ -39,6 +40,7 @@ struct StatusInputs {
     bool has_nvme = false;
     StoreStats store;
     LiveStats writes;               ///< of a writable mount
+    LastError::Told failures;       ///< requests of it that failed by the fault of the origin or of this host
     std::uint64_t dirty_bytes = 0;  ///< written here and not at the origin yet
     double oldest_dirty_s = 0;      ///< since when, of the oldest
     OriginStats origin;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/origin/writable_origin.hpp"
+#include "backends/origin/young_version.hpp"
 #include "backends/pack/fetch_index.hpp"
 #include "backends/pack/index_writer.hpp"
 #include "backends/pack/reading.hpp"
@@ -369,7 +370,8 @@ class Publisher {
         if (there && *there == published_.manifest) return {};
         // Or the server takes no version for the right one, as Ceph RGW 16 does.
         const auto version = dest_.stat(kManifest);
-        if (before_ && there && *there == *before_ && version && version->version == version_before_)
+        const bool is_same = version && unmarked(version->version) == unmarked(version_before_);
+        if (before_ && there && *there == *before_ && is_same)
             return put_file(kManifest, bytes_of(text), {}).map([](const Written&) {});
         return other_pack("another one was published meanwhile");
     }

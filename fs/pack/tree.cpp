@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "backends/origin/directory_walk.hpp"
+#include "backends/origin/young_version.hpp"
 #include "config/base/json_text.hpp"
 #include "config/base/mutex.hpp"
 
@@ -31,6 +32,7 @@ class Walk {
         const MutexLock lock(mutex_);
         if (root_error_) return fail(*root_error_);
         if (stopped_()) return fail(ECANCELED, "stopped");
+        for (auto& entry : tree_.entries) outgrow(origin_, entry.path(), entry.attributes, stopped_);
         Entry entry;
         entry.attributes = std::move(*root);
         tree_.entries.push_back(clean(std::move(entry)));

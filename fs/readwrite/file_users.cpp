@@ -6,8 +6,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
+
+#include "fs/control/mountinfo.hpp"
 
 namespace tierfs {
 
@@ -38,13 +41,26 @@ std::string field(const fs::path& file, std::string_view name) {
     return {};
 }
 
-bool has_open_for_writing(pid_t process, std::uint64_t inode) {
+/// Of the mount with that id in the process's namespace; empty: it has none.
+std::string device_of_mount(pid_t process, unsigned long id) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/mountinfo");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const auto mounts = parse_mountinfo(text);
+    const auto found =
+        std::find_if(mounts.begin(), mounts.end(), [id](const MountEntry& mount) { return mount.id == id; });
+    return found == mounts.end() ? std::string() : found->device();
+}
+
+// Two mounts of one bucket have the same numbers for their files.
+bool has_open_for_writing(pid_t process, const std::string& device, std::uint64_t inode) {
     std::error_code ended;
     for (fs::directory_iterator entry("/proc/" + std::to_string(process) + "/fdinfo", ended), end;
          !ended && entry != end; entry.increment(ended)) {
         if (std::strtoull(field(entry->path(), "ino").c_str(), nullptr, 10) != inode) continue;
         const auto flags = std::strtol(field(entry->path(), "flags").c_str(), nullptr, 8);
-        if ((flags & O_ACCMODE) != O_RDONLY) return true;
+        if ((flags & O_ACCMODE) == O_RDONLY) continue;
+        const auto mount = std::strtoul(field(entry->path(), "mnt_id").c_str(), nullptr, 10);
+        if (device_of_mount(process, mount) == device) return true;
     }
     return false;
 }
@@ -62,12 +78,12 @@ std::vector<pid_t> children_of(pid_t process) {
 
 }  // namespace
 
-bool is_open_for_writing_by(pid_t thread, std::uint64_t inode) {
+bool is_open_for_writing_by(pid_t thread, const std::string& device, std::uint64_t inode) {
     const pid_t process = thread != 0 ? process_of(thread) : 0;
     if (process == 0) return false;
     std::vector<pid_t> look{process};
     for (std::size_t i = 0; i < look.size() && i < kMostDescendants; ++i) {
-        if (has_open_for_writing(look[i], inode)) return true;
+        if (has_open_for_writing(look[i], device, inode)) return true;
         for (const pid_t child : children_of(look[i])) look.push_back(child);
     }
     return false;

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "config/base/mutex.hpp"
@@ -35,7 +36,8 @@ class FileUsers {
 pid_t process_of(pid_t thread);
 
 /// Whether the process of a thread, or one that descends from it, has a descriptor of a file open for writing
-/// (fdinfo of proc(5)). `inode`: st_ino of the file. False where that cannot be told.
-bool is_open_for_writing_by(pid_t thread, std::uint64_t inode);
+/// (fdinfo and mountinfo of proc(5)). `device`: "MAJOR:MINOR" of the file's file system; `inode`: its st_ino. False
+/// where that cannot be told.
+bool is_open_for_writing_by(pid_t thread, const std::string& device, std::uint64_t inode);
 
 }  // namespace tierfs

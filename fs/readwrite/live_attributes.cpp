@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/dir/caller_scope.hpp"
 #include "fs/readwrite/live_operations.hpp"
 
 namespace tierfs {
@@ -16,19 +17,22 @@ namespace tierfs {
 namespace {
 
 constexpr std::string_view kOwnPrefix = "user.tierfs.";
+constexpr std::string_view kAccessList = "system.posix_acl_access";
 
 void lookup(fuse_req_t raw, fuse_ino_t parent, const char* name) {
     auto& operations = Session::user_of<LiveOperations>(raw);
-    Request request(raw, Subject{name, nullptr});
+    LiveRequest request(raw, parent, name);
     const auto place = place_of(operations, parent);
-    if (!place) return request.error(place.error().code);
-    const auto found = operations.origin().look_up(*place->held, name);
+    if (!place) return request.refuse(place.error());
+    auto found = operations.nodes().look_up(place->node, *place->held, name);
     if (found) {
-        const auto node = operations.nodes().met(place->node, name, *found);
-        if (!request.entry(operations.entry(*node, *found))) operations.nodes().forget(node->id, 1);
+        const auto node =
+            operations.nodes().met(place->node, name, found->attributes, std::move(found->held));
+        if (!request.entry(operations.entry(*node, found->attributes)))
+            operations.nodes().forget(node->id, 1);
         return;
     }
-    if (found.error().code != ENOENT || operations.absent_s() <= 0) return request.error(found.error().code);
+    if (found.error().code != ENOENT || operations.absent_s() <= 0) return request.refuse(found.error());
     fuse_entry_param absent{};  // node 0: the kernel remembers that there is no such name
     absent.entry_timeout = operations.absent_s();
     request.entry(absent);
@@ -47,16 +51,19 @@ void forget_many(fuse_req_t raw, std::size_t count, fuse_forget_data* forgets) {
 
 /// `attributes` asks the origin: after it was asked whether the node is still mapped, which may move times.
 template <typename Attributes>
-void reply_attributes(LiveOperations& operations, Request& request, LiveNode& node, Attributes attributes) {
+void reply_attributes(LiveOperations& operations, LiveRequest& request, LiveNode& node,
+                      Attributes attributes) {
     const double valid_s = operations.valid_s(node);
     const Result<PosixAttributes> now = attributes();
-    if (!now) return request.error(now.error().code);
-    request.attributes(operations.shown(*now), valid_s);
+    if (!now) return request.refuse(now.error());
+    LiveFiles::telling(node);
+    request.attributes(operations.shown(*now), LiveOperations::valid_s(valid_s, now->status.st_mode));
+    LiveFiles::told(node);
 }
 
 void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     auto& operations = Session::user_of<LiveOperations>(raw);
-    Request request(raw);
+    LiveRequest request(raw, node);
     if (file != nullptr) {
         if (const auto open = operations.files().find(file->fh)) {
             return reply_attributes(operations, request, *open->node,
@@ -64,7 +71,7 @@ void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
         }
     }
     const auto place = place_of(operations, node);
-    if (!place) return request.error(place.error().code);
+    if (!place) return request.refuse(place.error());
     reply_attributes(operations, request, *place->node,
                      [&] { return operations.origin().attributes(*place->held); });
 }
@@ -88,12 +95,35 @@ Result<void> set_times(LiveOperations& operations, const LivePlace& place, const
                                          time(FUSE_SET_ATTR_MTIME, FUSE_SET_ATTR_MTIME_NOW, wanted.st_mtim));
 }
 
+bool is_open_for_writing(LiveNode& node) {
+    const MutexLock lock(node.content.mutex);
+    return node.content.writers != 0;
+}
+
+// Before somebody writes to a file or changes its extent, the kernel asks for nothing to be set: that is how
+// it has set-user-ID and set-group-ID bits cleared, with FUSE_HANDLE_KILLPRIV_V2, if those that it knows of are
+// not for the writer to keep. It holds the file until it has the new mode, and so nobody runs what has been
+// written with the old one. A truncation and a change of the owner are such changes themselves. chown(2) to
+// nobody in particular looks the same, and is the owner's to ask for.
+Result<void> drop_what_goes(LiveOperations& operations, const LivePlace& place, const Changer& changer,
+                            int what) {
+    const auto& request = Session::current();
+    const bool cuts = (what & FUSE_SET_ATTR_SIZE) != 0 && request.clears_set_id;
+    const bool gives = (what & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0;
+    // Servers see to those by themselves.
+    if (what != 0 && !((cuts || gives) && operations.origin().answers_cheaply())) return {};
+    const auto of = what == 0 && !is_open_for_writing(*place.node) ? AskedBy::owner : AskedBy::writer;
+    auto done = drop_set_id(operations.origin(), *place.held, changer, of);
+    if (done) act_for({request.uid, true});
+    return done;
+}
+
 // A change of the owner clears bits of the mode, so the mode comes after it.
 Result<void> change_attributes(LiveOperations& operations, const LivePlace& place, const fuse_file_info* file,
-                               const struct stat& wanted, int what) {
+                               const struct stat& wanted, int what, const Changer& changer) {
     auto& origin = operations.origin();
-    Result<void> done;
-    if ((what & FUSE_SET_ATTR_SIZE) != 0)
+    Result<void> done = drop_what_goes(operations, place, changer, what);
+    if (done && (what & FUSE_SET_ATTR_SIZE) != 0)
         done = set_size(operations, place, file, static_cast<std::uint64_t>(wanted.st_size));
     if (done && (what & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0) {
         done = origin.set_owner(*place.held,
@@ -109,30 +139,31 @@ Result<void> change_attributes(LiveOperations& operations, const LivePlace& plac
 
 void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* wanted, int what, fuse_file_info* file) {
     auto& operations = Session::user_of<LiveOperations>(raw);
-    Request request(raw);
+    const auto changer = changer_of(raw);
+    LiveRequest request(raw, node);
     const auto place = place_of(operations, node);
-    if (!place) return request.error(place.error().code);
-    const auto done = change_attributes(operations, *place, file, *wanted, what);
-    if (!done) return request.error(done.error().code);
+    if (!place) return request.refuse(place.error());
+    const auto done = change_attributes(operations, *place, file, *wanted, what, changer);
+    if (!done) return request.refuse(done.error());
     reply_attributes(operations, request, *place->node,
                      [&] { return operations.origin().attributes(*place->held); });
 }
 
-void stat_file_system(fuse_req_t raw, fuse_ino_t /*node*/) {
+void stat_file_system(fuse_req_t raw, fuse_ino_t node) {
     auto& operations = Session::user_of<LiveOperations>(raw);
-    Request request(raw);
+    LiveRequest request(raw, node);
     const auto found = operations.origin().statistics();
-    if (!found) return request.error(found.error().code);
+    if (!found) return request.refuse(found.error());
     request.statfs(*found);
 }
 
 void read_link(fuse_req_t raw, fuse_ino_t node) {
     auto& operations = Session::user_of<LiveOperations>(raw);
-    Request request(raw);
+    LiveRequest request(raw, node);
     const auto place = place_of(operations, node);
-    if (!place) return request.error(place.error().code);
+    if (!place) return request.refuse(place.error());
     const auto target = operations.origin().read_link(*place->held);
-    if (!target) return request.error(target.error().code);
+    if (!target) return request.refuse(target.error());
     request.link(target->c_str());
 }
 
@@ -152,12 +183,12 @@ Result<std::string> own_attribute(LiveOperations& operations, const LivePlace& p
 
 void get_xattr(fuse_req_t raw, fuse_ino_t node, const char* name, std::size_t size) {
     auto& operations = Session::user_of<LiveOperations>(raw);
-    Request request(raw);
+    LiveRequest request(raw, node);
     const auto place = place_of(operations, node);
-    if (!place) return request.error(place.error().code);
+    if (!place) return request.refuse(place.error());
     if (std::string_view(name).starts_with(kOwnPrefix)) {
         const auto value = own_attribute(operations, *place, name);
-        if (!value) return request.error(value.error().code);
+        if (!value) return request.refuse(value.error());
         if (size == 0) return request.xattr_size(value->size());
         if (size < value->size()) return request.error(ERANGE);
         request.bytes(*value);
@@ -165,7 +196,7 @@ void get_xattr(fuse_req_t raw, fuse_ino_t node, const char* name, std::size_t si
     }
     std::vector<char> value(size);
     const auto length = operations.origin().get_xattr(*place->held, name, value);
-    if (!length) return request.error(length.error().code);
+    if (!length) return request.refuse(length.error());
     if (size == 0) return request.xattr_size(*length);
     request.bytes(std::span(value).first(*length));
 }
@@ -184,38 +215,50 @@ std::string visible(std::string_view names, bool is_root) {
 void list_xattrs(fuse_req_t raw, fuse_ino_t node, std::size_t size) {
     auto& operations = Session::user_of<LiveOperations>(raw);
     const bool is_root = caller_of(raw).uid == 0;
-    Request request(raw);
+    LiveRequest request(raw, node);
     const auto place = place_of(operations, node);
-    if (!place) return request.error(place.error().code);
+    if (!place) return request.refuse(place.error());
     std::vector<char> names(XATTR_LIST_MAX);
     const auto length = operations.origin().list_xattrs(*place->held, names);
-    if (!length) return request.error(length.error().code);
+    if (!length) return request.refuse(length.error());
     const std::string shown = visible({names.data(), *length}, is_root);
     if (size == 0) return request.xattr_size(shown.size());
     if (size < shown.size()) return request.error(ERANGE);
     request.bytes(shown);
 }
 
+/// The list sets the mode, too, and the set-group-ID bit is for members of the group alone
+/// (posix_acl_update_mode of the kernel).
+Result<void> leave_group(LiveOperations& operations, const LivePlace& place, const Changer& changer) {
+    const auto now = operations.origin().attributes(*place.held);
+    if (!now) return fail(now.error());
+    const auto mode = now->status.st_mode;
+    if ((mode & S_ISGID) == 0 || may_have_group_bit(changer, now->status.st_gid)) return {};
+    return operations.origin().set_mode(*place.held, mode & ~static_cast<mode_t>(S_ISGID));
+}
+
 void set_xattr(fuse_req_t raw, fuse_ino_t node, const char* name, const char* value, std::size_t size,
                int flags) {
     auto& operations = Session::user_of<LiveOperations>(raw);
-    Request request(raw);
+    const auto changer = changer_of(raw);
+    LiveRequest request(raw, node);
     if (std::string_view(name).starts_with(kOwnPrefix)) return request.error(EPERM);
     const auto place = place_of(operations, node);
-    if (!place) return request.error(place.error().code);
-    const auto done = operations.origin().set_xattr(*place->held, name, {value, size}, flags);
-    if (!done) return request.error(done.error().code);
+    if (!place) return request.refuse(place.error());
+    auto done = operations.origin().set_xattr(*place->held, name, {value, size}, flags);
+    if (done && std::string_view(name) == kAccessList) done = leave_group(operations, *place, changer);
+    if (!done) return request.refuse(done.error());
     request.ok();
 }
 
 void remove_xattr(fuse_req_t raw, fuse_ino_t node, const char* name) {
     auto& operations = Session::user_of<LiveOperations>(raw);
-    Request request(raw);
+    LiveRequest request(raw, node);
     if (std::string_view(name).starts_with(kOwnPrefix)) return request.error(EPERM);
     const auto place = place_of(operations, node);
-    if (!place) return request.error(place.error().code);
+    if (!place) return request.refuse(place.error());
     const auto done = operations.origin().remove_xattr(*place->held, name);
-    if (!done) return request.error(done.error().code);
+    if (!done) return request.refuse(done.error());
     request.ok();
 }
 

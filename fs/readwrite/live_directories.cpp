@@ -14,12 +14,15 @@ constexpr std::size_t kLargestReply = 1 << 20;
 
 void open_directory(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     auto& operations = Session::user_of<LiveOperations>(raw);
-    Request request(raw);
+    const auto uid = ::fuse_req_ctx(raw)->uid;
+    LiveRequest request(raw, node);
     const auto place = place_of(operations, node);
-    if (!place) return request.error(place.error().code);
+    if (!place) return request.refuse(place.error());
+    auto share = operations.shares().take(uid, 1);
+    if (!share) return request.error(ENFILE);
     auto directory = operations.origin().open_directory(*place->held);
-    if (!directory) return request.error(directory.error().code);
-    file->fh = operations.add_directory(std::move(*directory));
+    if (!directory) return request.refuse(directory.error());
+    file->fh = operations.add_directory(std::move(*directory), std::move(*share));
     OpenReply reply;
     reply.handle = file->fh;
     if (!request.opened(reply)) operations.remove_directory(reply.handle);
@@ -65,7 +68,7 @@ class Filler {
                                              &known, entry.next));
     }
 
-    void reply(Request& request) {
+    void reply(LiveRequest& request) {
         if (request.bytes(std::span<const char>(buffer_).first(used_))) return;
         for (const auto node : given_) operations_.nodes().forget(node, 1);
     }
@@ -88,15 +91,15 @@ class Filler {
 void read_entries(fuse_req_t raw, fuse_ino_t node, std::size_t size, off_t offset, const fuse_file_info* file,
                   bool plus) {
     auto& operations = Session::user_of<LiveOperations>(raw);
-    Request request(raw);
+    LiveRequest request(raw, node);
     const auto directory = operations.directory(file->fh);
     if (!directory) return request.error(EBADF);
     const auto place = plus ? place_of(operations, node) : Result<LivePlace>();
-    if (!place) return request.error(place.error().code);
+    if (!place) return request.refuse(place.error());
     Filler filler(operations, std::min(size, kLargestReply));
     for (std::int64_t at = offset;;) {
         const auto entry = directory->read(at);
-        if (!entry && filler.empty()) return request.error(entry.error().code);
+        if (!entry && filler.empty()) return request.refuse(entry.error());
         if (!entry || !*entry) break;
         if (!(plus ? filler.add_plus(*place, **entry) : filler.add(**entry))) break;
         at = (*entry)->next;
@@ -113,13 +116,13 @@ void read_directory_plus(fuse_req_t raw, fuse_ino_t node, std::size_t size, off_
     read_entries(raw, node, size, offset, file, true);
 }
 
-void sync_directory(fuse_req_t raw, fuse_ino_t /*node*/, int data_only, fuse_file_info* file) {
+void sync_directory(fuse_req_t raw, fuse_ino_t node, int data_only, fuse_file_info* file) {
     auto& operations = Session::user_of<LiveOperations>(raw);
-    Request request(raw);
+    LiveRequest request(raw, node);
     const auto directory = operations.directory(file->fh);
     if (!directory) return request.error(EBADF);
     const auto done = directory->sync(data_only != 0);
-    if (!done) return request.error(done.error().code);
+    if (!done) return request.refuse(done.error());
     request.ok();
 }
 

@@ -60,8 +60,14 @@ bool LiveFiles::is_settled(const PosixAttributes& attributes, std::int64_t now) 
 }
 
 LiveFiles::Opened LiveFiles::add(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file,
-                                 int flags, bool is_wanted) {
+                                 int flags, bool is_wanted, bool has_pages) {
     nodes_.opened(node, held);
+    {
+        auto& content = node->content;
+        const MutexLock lock(content.mutex);
+        content.is_seen = has_pages || (content.opens != 0 && content.is_seen);
+        ++content.opens;
+    }
     Opened opened;
     opened.backing_id = passthrough_.open(*node, *file, flags, is_wanted);
     opened.is_flushed = is_open_for_writing(flags) || (flags & O_TRUNC) != 0;
@@ -83,19 +89,20 @@ Result<LiveFiles::Opened> LiveFiles::open(const LiveNodePtr& node, const PosixNo
         auto file = open();
         if (!file) return fail(std::move(file.error()));
         if (is_open_for_writing(flags)) change.leave_open();
-        return add(node, held, std::move(*file), flags, true);
+        return add(node, held, std::move(*file), flags, true, false);
     }
     auto file = open();
     if (!file) return fail(std::move(file.error()));
     const auto settled = settle(node, **file);
-    auto opened = add(node, held, std::move(*file), flags, !settled.through_tiers);
+    auto opened = add(node, held, std::move(*file), flags, !settled.through_tiers, settled.keeps_cache);
     opened.keeps_cache = settled.keeps_cache && opened.backing_id == 0;
     return opened;
 }
 
-LiveFiles::Opened LiveFiles::created(const LiveNodePtr& node, PosixFilePtr file, int flags) {
+LiveFiles::Opened LiveFiles::created(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file,
+                                     int flags) {
     if (is_open_for_writing(flags)) LiveChange(node).leave_open();
-    auto opened = add(node, nullptr, std::move(file), flags, true);
+    auto opened = add(node, held, std::move(file), flags, true, false);
     opened.is_flushed = true;  // closing it is what puts it there
     return opened;
 }
@@ -111,7 +118,7 @@ LiveFiles::Settled LiveFiles::settle(const LiveNodePtr& node, PosixFile& file) {
     const bool is_mapped = passthrough_.may_be_mapped(*node);
     const auto now = file.attributes();
     TIERFS_SYNC_POINT("live.open.settling");
-    const bool is_known = !is_mapped && now && is_settled(*now, wall_clock_ns());
+    const bool is_known = !is_mapped && now && is_settled(*now, nodes_.origin().clock_ns());
     auto object = is_known ? this->object(node, *now) : fail(EAGAIN, "it has just changed");
     const MutexLock lock(content.mutex);
     if (!is_known || content.changes != changes) {
@@ -132,7 +139,7 @@ LiveFiles::Settled LiveFiles::settle(const LiveNodePtr& node, PosixFile& file) {
 
 std::optional<std::string> LiveFiles::locked(LiveNode& node, const PosixAttributes& now) {
     auto& content = node.content;
-    const bool is_known = is_settled(now, wall_clock_ns());
+    const bool is_known = is_settled(now, nodes_.origin().clock_ns());
     const MutexLock lock(content.mutex);
     if (!content.locked_version.empty() && content.locked_version == now.version) return {};
     content.locked_version.clear();  // until forgotten()
@@ -180,46 +187,126 @@ void LiveFiles::close(std::uint64_t handle) {
     }
     const auto node = closed->node;
     nodes_.closed(node);
-    if (closed->writes) {
+    {
         const MutexLock lock(node->content.mutex);
-        --node->content.writers;
+        --node->content.opens;
+        if (closed->writes) --node->content.writers;
     }
     closed.reset();  // what it has open for writing, before it is asked whether anybody has
     passthrough_.close(node);
 }
 
-void LiveFiles::read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_t size, ReadCallback reply) {
+std::uint64_t LiveFiles::renewals(LiveNode& node) {
+    const MutexLock lock(node.content.mutex);
+    return node.content.renewals;
+}
+
+bool LiveFiles::shows(LiveNode& node, std::uint64_t renewals) {
+    const MutexLock lock(node.content.mutex);
+    if (node.content.renewals != renewals) return false;
+    node.content.is_seen = true;
+    return true;
+}
+
+void LiveFiles::telling(LiveNode& node) {
+    const MutexLock lock(node.content.mutex);
+    ++node.content.tellings;
+}
+
+void LiveFiles::told(LiveNode& node) {
+    const MutexLock lock(node.content.mutex);
+    node.content.is_size_untold = false;
+}
+
+void LiveFiles::size_untold(LiveNode& node) {
+    const MutexLock lock(node.content.mutex);
+    node.content.is_size_untold = true;
+}
+
+void LiveFiles::read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_t size, ReadCallback reply,
+                     Renewed renewed) {
     std::shared_ptr<const ObjectRef> object;
+    std::uint64_t renewals = 0, tellings = 0;
+    bool is_size_untold = false;
     auto& content = file->node->content;
     {
         const MutexLock lock(content.mutex);
         if (content.writers == 0) object = content.object;
+        renewals = content.renewals;
+        tellings = content.tellings;
+        is_size_untold = content.is_size_untold;
     }
-    if (!object) return read_directly(*file, offset, size, reply);
+    if (is_size_untold) return reply(fail(ESTALE, "another host has put a longer one in its place"));
+    if (!object) return read_directly(*file, offset, size, tellings, reply, renewed);
     store_.read(object, offset, size, [=, this, reply = std::move(reply)](Result<ReadReply> read) {
         // Who has waited for the origin in vain is not to wait for it twice.
-        if (read || read.error().code == ECANCELED || read.error().code == ETIMEDOUT)
-            return reply(std::move(read));
-        {
+        const bool is_over = !read && (read.error().code == ECANCELED || read.error().code == ETIMEDOUT);
+        if (is_over || (read && shows(*file->node, renewals))) return reply(std::move(read));
+        if (!read) {
             auto& now = file->node->content;
             const MutexLock lock(now.mutex);
             if (now.object == object) now.object.reset();
             now.cached_version.clear();
         }
         // Changed, renamed or removed at the origin.
-        if (!readers_) return read_directly(*file, offset, size, reply);
+        if (!readers_) return read_directly(*file, offset, size, tellings, reply, renewed);
         readers_->post([=, this](bool is_canceled) {
             if (is_canceled) return reply(fail(ECANCELED, "the mount ends"));
-            read_directly(*file, offset, size, reply);
+            read_directly(*file, offset, size, tellings, reply, renewed);
         });
     });
 }
 
+// A name was looked up, and another host has put another object there before anything was read. To who has
+// seen nothing, the new one is as good; who has seen some bytes must not see any of another version.
+Result<PosixFile::Renewal> LiveFiles::renew(const LiveFile& file, std::uint64_t asked) {
+    auto& content = file.node->content;
+    {
+        const MutexLock lock(content.mutex);
+        if (content.is_seen || content.writers != 0) return fail(ESTALE, "it has been read from already");
+        content.object.reset();
+        content.cached_version.clear();
+        ++content.changes;
+        ++content.renewals;
+    }
+    auto renewed = file.file->renew(asked);
+    if (renewed) (void)settle(file.node, *file.file);
+    return renewed;
+}
+
+// The kernel takes an answer with too few bytes for the end of the file, unless it has been told of attributes
+// meanwhile; and only the first such answer of several that are under way, whichever it is. So a file becomes a
+// shorter one only if one request is for all of it, and the kernel is told nothing: not before, or the reader
+// gets an error instead of zeros behind the new end; nor right after, since who waits for the answer looks at
+// it only when it runs again. The other attributes are as old as metadata.ttl allows.
+// Of an answer it hands on what lies before the end that it knows: of a longer one it is told before, and where
+// that is not possible the reader gets an error instead of the beginning of a file.
 void LiveFiles::read_directly(const LiveFile& file, std::uint64_t offset, std::uint32_t size,
-                              const ReadCallback& reply) {
+                              std::uint64_t tellings, const ReadCallback& reply, const Renewed& renewed) {
+    constexpr unsigned kMostRenewals = 4;
     ++read_requests_;
     const auto buffer = buffer_of(size);
-    const auto got = file.file->read(buffer, offset);
+    const auto is_changing = fail(ESTALE, "it changes all the time");
+    Result<std::size_t> got = is_changing;
+    bool is_shorter = false, is_out = false;
+    for (unsigned attempt = 0; attempt < kMostRenewals && !is_out; ++attempt) {
+        const auto before = renewals(*file.node);
+        got = file.file->read(buffer, offset);
+        if (got) {
+            is_out = shows(*file.node, before);
+            continue;
+        }
+        const auto again =
+            got.error().code == ESTALE ? renew(file, offset == 0 ? size : 0) : fail(got.error());
+        if (!again) break;
+        is_shorter = again->size < again->old_size || is_shorter;
+        if (!again->is_other || is_shorter || !renewed) continue;
+        telling(*file.node);
+        if (renewed(*again)) continue;
+        size_untold(*file.node);
+        break;
+    }
+    if (got && !is_out) got = is_changing;
     if (!got) {
         ++read_errors_;
         return reply(fail(got.error()));
@@ -228,7 +315,14 @@ void LiveFiles::read_directly(const LiveFile& file, std::uint64_t offset, std::u
     ReadReply answer;
     answer.pieces = {buffer.first(*got)};
     answer.origin_bytes = *got;
-    reply(std::move(answer));
+    if (!is_shorter) return reply(std::move(answer));
+    auto& content = file.node->content;
+    const MutexLock lock(content.mutex);  // nobody tells the kernel anything meanwhile
+    if (content.tellings == tellings) {
+        reply(std::move(answer));
+    } else {
+        reply(fail(ESTALE, "another host has put a shorter one in its place"));
+    }
 }
 
 Result<void> LiveFiles::write(LiveFile& file, std::span<const std::byte> bytes, std::uint64_t offset) {

@@ -14,6 +14,7 @@
 #include "backends/origin/posix_origin.hpp"
 #include "config/base/mutex.hpp"
 #include "config/base/worker_pool.hpp"
+#include "fs/readwrite/descriptor_shares.hpp"
 #include "fs/readwrite/file_users.hpp"
 #include "fs/readwrite/live_nodes.hpp"
 #include "fs/readwrite/live_passthrough.hpp"
@@ -32,6 +33,8 @@ struct LiveFile {
     LiveNodePtr node;
     PosixFilePtr file;
     bool writes = false;
+    std::uint32_t opener = 0;  ///< the user who opened it
+    DescriptorShares::Share share;
     FileUsers users;                ///< of one that is open for writing
     WorkerPool* closers = nullptr;  ///< null: closing waits for no answers (PosixOrigin::waits_for_answers)
 };
@@ -93,14 +96,22 @@ class LiveFiles {
     /// `open` opens the origin's file, which `held` is.
     Result<Opened> open(const LiveNodePtr& node, const PosixNodePtr& held, int flags,
                         const std::function<Result<PosixFilePtr>()>& open);
-    /// Takes in a file that was just made, open with these flags.
-    Opened created(const LiveNodePtr& node, PosixFilePtr file, int flags);
+    /// Takes in a file that was just made, open with these flags. `held` may be null.
+    Opened created(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file, int flags);
     /// Null: no such open.
     LiveFilePtr find(std::uint64_t handle);
     void close(std::uint64_t handle);
 
-    /// `reply` is called exactly once, on any thread; the pieces are valid until it returns.
-    void read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_t size, ReadCallback reply);
+    /// Told when a file has become another version before anything of it was seen: the kernel is to ask for its
+    /// attributes, and to know its end if that lies further on. False: it cannot be told of such an end.
+    using Renewed = std::function<bool(const PosixFile::Renewal&)>;
+    /// `reply` is called exactly once, on any thread; the pieces are valid until it returns. `renewed` is called
+    /// before it, and for a shorter version not at all.
+    void read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_t size, ReadCallback reply,
+              Renewed renewed = {});
+    /// The kernel is being told the attributes of the file, and has been told them.
+    static void telling(LiveNode& node);
+    static void told(LiveNode& node);
     Result<void> write(LiveFile& file, std::span<const std::byte> bytes, std::uint64_t offset);
 
     /// Somebody gets a lock on a file, which is so now: he is to read what those wrote who had it locked
@@ -117,21 +128,29 @@ class LiveFiles {
     [[nodiscard]] LiveStats stats() const;
     [[nodiscard]] LivePassthrough& passthrough() { return passthrough_; }
 
-    /// Whether a version with these attributes cannot be taken for another any more.
+    /// Whether a version with these attributes cannot be taken for another any more. `now_ns`: by the origin's
+    /// clock (PosixOrigin::clock_ns), since the times are.
     static bool is_settled(const PosixAttributes& attributes, std::int64_t now_ns);
 
   private:
-    /// `is_wanted`: see LivePassthrough::open.
+    /// `is_wanted`: see LivePassthrough::open. `has_pages`: see Settled::keeps_cache.
     Opened add(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file, int flags,
-               bool is_wanted);
+               bool is_wanted, bool has_pages);
     struct Settled {
         bool through_tiers = false;  ///< readers get one version, through the tiers
         bool keeps_cache = false;    ///< the kernel's pages are of it
     };
     /// Decides which version those read who open it now.
     Settled settle(const LiveNodePtr& node, PosixFile& file);
-    void read_directly(const LiveFile& file, std::uint64_t offset, std::uint32_t size,
-                       const ReadCallback& reply);
+    /// `tellings`: LiveContent::tellings when the request came.
+    void read_directly(const LiveFile& file, std::uint64_t offset, std::uint32_t size, std::uint64_t tellings,
+                       const ReadCallback& reply, const Renewed& renewed);
+    /// See PosixFile::renew. ESTALE: nothing has come of it; what was read before has been seen, for one.
+    Result<PosixFile::Renewal> renew(const LiveFile& file, std::uint64_t asked);
+    static std::uint64_t renewals(LiveNode& node);
+    /// Bytes that were read after so many renewals go out. False: they must not, it is another version by now.
+    static bool shows(LiveNode& node, std::uint64_t renewals);
+    static void size_untold(LiveNode& node);
 
     Store& store_;
     LiveNodes& nodes_;

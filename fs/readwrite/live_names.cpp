@@ -16,14 +16,20 @@ void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode, fu
     auto& operations = Session::user_of<LiveOperations>(raw);
     const auto caller = caller_of(raw);
     const pid_t asker = ::fuse_req_ctx(raw)->pid;
-    Request request(raw, Subject{name, nullptr});
+    LiveRequest request(raw, parent, name);
     const auto place = place_of(operations, parent);
-    if (!place) return request.error(place.error().code);
+    if (!place) return request.refuse(place.error());
+    auto share = operations.shares().take(caller.uid, descriptors_of(file->flags));
+    if (!share) return request.error(ENFILE);
     auto made = operations.origin().create(*place->held, name, file->flags, mode, caller);
-    if (!made) return request.error(made.error().code);
+    if (!made) return request.refuse(made.error());
     const auto node = operations.nodes().met(place->node, name, made->attributes);
-    const auto opened = operations.files().created(node, std::move(made->file), file->flags);
-    if (const auto open = operations.files().find(opened.handle)) open->users.add(asker);
+    const auto opened = operations.files().created(node, made->node, std::move(made->file), file->flags);
+    if (const auto open = operations.files().find(opened.handle)) {
+        open->opener = caller.uid;
+        open->share = std::move(*share);
+        open->users.add(asker);
+    }
     if (request.created(operations.entry(*node, made->attributes), open_reply(operations, opened))) return;
     operations.files().close(opened.handle);
     operations.nodes().forget(node->id, 1);
@@ -34,11 +40,11 @@ template <typename Make>
 void make(fuse_req_t raw, fuse_ino_t parent, const char* name, Make make) {
     auto& operations = Session::user_of<LiveOperations>(raw);
     const auto caller = caller_of(raw);
-    Request request(raw, Subject{name, nullptr});
+    LiveRequest request(raw, parent, name);
     const auto place = place_of(operations, parent);
-    if (!place) return request.error(place.error().code);
+    if (!place) return request.refuse(place.error());
     const Result<void> done = make(operations.origin(), *place->held, caller);
-    if (!done) return request.error(done.error().code);
+    if (!done) return request.refuse(done.error());
     reply_entry(operations, request, *place, name);
 }
 
@@ -62,25 +68,25 @@ void make_symlink(fuse_req_t raw, const char* target, fuse_ino_t parent, const c
 
 void make_link(fuse_req_t raw, fuse_ino_t node, fuse_ino_t parent, const char* name) {
     auto& operations = Session::user_of<LiveOperations>(raw);
-    Request request(raw, Subject{name, nullptr});
+    LiveRequest request(raw, parent, name);
     const auto file = place_of(operations, node);
     const auto place = place_of(operations, parent);
-    if (!file || !place) return request.error((file ? place : file).error().code);
+    if (!file || !place) return request.refuse((file ? place : file).error());
     const auto done = operations.origin().add_name(*file->held, *place->held, name);
-    if (!done) return request.error(done.error().code);
+    if (!done) return request.refuse(done.error());
     reply_entry(operations, request, *place, name);
 }
 
 void remove(fuse_req_t raw, fuse_ino_t parent, const char* name, bool is_directory) {
     auto& operations = Session::user_of<LiveOperations>(raw);
-    Request request(raw, Subject{name, nullptr});
+    LiveRequest request(raw, parent, name);
     const auto place = place_of(operations, parent);
-    if (!place) return request.error(place.error().code);
+    if (!place) return request.refuse(place.error());
     auto& nodes = operations.nodes();
     auto leaving = nodes.leaving(*place->held, place->node, name);
     const auto done = operations.origin().remove(*place->held, name, is_directory);
-    if (!done) return request.error(done.error().code);
-    nodes.left(std::move(leaving), place->node, name);
+    if (!done) return request.refuse(done.error());
+    nodes.left(std::move(leaving), place->node, name, LiveNodes::Lost::removed);
     request.ok();
 }
 
@@ -95,22 +101,22 @@ void remove_directory(fuse_req_t raw, fuse_ino_t parent, const char* name) {
 void rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_parent, const char* new_name,
             unsigned flags) {
     auto& operations = Session::user_of<LiveOperations>(raw);
-    Request request(raw, Subject{name, nullptr});
+    LiveRequest request(raw, parent, name);
     if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0)
         return request.error(EINVAL);
     const auto from = place_of(operations, parent);
     const auto to = place_of(operations, new_parent);
-    if (!from || !to) return request.error((from ? to : from).error().code);
+    if (!from || !to) return request.refuse((from ? to : from).error());
     auto& nodes = operations.nodes();
     auto moved = nodes.leaving(*from->held, from->node, name);
     auto replaced = nodes.leaving(*to->held, to->node, new_name);
     const auto done = operations.origin().rename(*from->held, name, *to->held, new_name, flags);
-    if (!done) return request.error(done.error().code);
+    if (!done) return request.refuse(done.error());
     nodes.named(moved.node, to->node, new_name);
     const bool is_same = replaced.node == moved.node;  // two names of one file: nothing happened
-    nodes.left(std::move(moved), from->node, name);
+    nodes.left(std::move(moved), from->node, name, LiveNodes::Lost::removed);
     if ((flags & RENAME_EXCHANGE) != 0) nodes.named(replaced.node, from->node, name);
-    if (!is_same) nodes.left(std::move(replaced), to->node, new_name);
+    if (!is_same) nodes.left(std::move(replaced), to->node, new_name, LiveNodes::Lost::replaced);
     request.ok();
 }
 

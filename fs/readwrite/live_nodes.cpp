@@ -11,6 +11,7 @@ namespace tierfs {
 namespace {
 
 constexpr unsigned kDeepest = 65536;
+constexpr std::size_t kMostRestless = 32;
 constexpr std::size_t kCostOfHeld = 144;  // with ShardedLru's own, 256 bytes
 
 Error stale(const char* what) {
@@ -120,6 +121,36 @@ Result<PosixNodePtr> LiveNodes::hold_by_name(const LiveNode& node, const PosixNo
 void LiveNodes::forget_name(LiveNode& node, const LiveNode::Name& name) {
     const MutexLock lock(mutex_);
     std::erase(node.names, name);
+    add_restless(name.parent->id, name.name);
+}
+
+bool LiveNodes::add_restless(NodeId parent, const std::string& name) {
+    std::pair restless(parent, name);
+    const bool was_restless = std::erase(restless_, restless) != 0;
+    if (restless_.size() == kMostRestless) restless_.erase(restless_.begin());
+    restless_.push_back(std::move(restless));
+    return was_restless;
+}
+
+bool LiveNodes::is_restless(NodeId parent, const std::string& name) {
+    const MutexLock lock(mutex_);
+    return std::any_of(restless_.begin(), restless_.end(),
+                       [&](const auto& one) { return one.first == parent && one.second == name; });
+}
+
+// The kernel looks a name up and asks for what it found in a second request. When that is another file by then it
+// gets ESTALE and looks up once more, and whoever asked for the file gets the next ESTALE.
+Result<LiveNodes::Found> LiveNodes::look_up(const LiveNodePtr& parent, const PosixNode& directory,
+                                            const std::string& name) {
+    if (origin_.holds_for_nothing() || !is_restless(parent->id, name)) {
+        auto found = origin_.look_up(directory, name);
+        return found ? Result<Found>(Found{std::move(*found), nullptr}) : fail(std::move(found.error()));
+    }
+    auto held = origin_.hold(directory, name);
+    if (!held) return fail(std::move(held.error()));
+    auto found = origin_.attributes(**held);
+    if (!found) return fail(std::move(found.error()));
+    return Found{std::move(*found), std::move(*held)};
 }
 
 void LiveNodes::add_name(LiveNode& node, const LiveNodePtr& parent, const std::string& name) {
@@ -131,7 +162,7 @@ void LiveNodes::add_name(LiveNode& node, const LiveNodePtr& parent, const std::s
 }
 
 LiveNodePtr LiveNodes::met(const LiveNodePtr& parent, const std::string& name,
-                           const PosixAttributes& attributes) {
+                           const PosixAttributes& attributes, PosixNodePtr held) {
     const auto identity = attributes.identity();
     const mode_t type = attributes.status.st_mode & S_IFMT;
     const MutexLock lock(mutex_);
@@ -143,6 +174,7 @@ LiveNodePtr LiveNodes::met(const LiveNodePtr& parent, const std::string& name,
     ++node->lookups;
     if (!node->nameless) node->nameless = attributes.node;
     if (node->id != kRootNode) add_name(*node, parent, name);
+    if (held) held_.put(node->id, std::move(held), kCostOfHeld);
     return node;
 }
 
@@ -177,7 +209,7 @@ LiveNodes::Leaving LiveNodes::leaving(const PosixNode& directory, const LiveNode
     return leaving;
 }
 
-void LiveNodes::left(Leaving leaving, const LiveNodePtr& parent, const std::string& name) {
+void LiveNodes::left(Leaving leaving, const LiveNodePtr& parent, const std::string& name, Lost how) {
     if (!leaving.node) return;
     bool is_gone = true;
     if (leaving.held) {
@@ -195,7 +227,10 @@ void LiveNodes::left(Leaving leaving, const LiveNodePtr& parent, const std::stri
     const bool is_wanted = node.opens != 0 || node.type != S_IFREG || !is_gone;
     if ((is_gone || node.names.empty()) && is_wanted) node.kept = leaving.held;
     if (!is_gone) return;
-    if (!is_wanted) held_.erase(node.id);
+    if (how == Lost::removed || !add_restless(parent->id, name)) {
+        node.is_let_go = true;
+        if (!is_wanted) held_.erase(node.id);
+    }
     const auto same = by_identity_.find(node.identity);
     if (same != by_identity_.end() && same->second == leaving.node) by_identity_.erase(same);
     given_up = std::move(leaving.held);
@@ -204,13 +239,21 @@ void LiveNodes::left(Leaving leaving, const LiveNodePtr& parent, const std::stri
 void LiveNodes::opened(const LiveNodePtr& node, const PosixNodePtr& held) {
     const MutexLock lock(mutex_);
     ++node->opens;
-    if (node->names.empty() && !node->kept) node->kept = held;
+    if (!node->kept) node->kept = held;
 }
 
 void LiveNodes::closed(const LiveNodePtr& node) {
     PosixNodePtr given_up;
     const MutexLock lock(mutex_);
-    if (--node->opens == 0 && node->names.empty()) given_up = std::move(node->kept);
+    if (--node->opens != 0) return;
+    given_up = std::move(node->kept);
+    if (node->is_let_go) held_.erase(node->id);
+}
+
+bool LiveNodes::is_open(NodeId id) {
+    const MutexLock lock(mutex_);
+    const auto found = nodes_.find(id);
+    return found != nodes_.end() && found->second->opens != 0;
 }
 
 void LiveNodes::named(const LiveNodePtr& node, const LiveNodePtr& parent, const std::string& name) {

@@ -4,11 +4,14 @@
 // fs/daemon makes them for a mount with `rw`.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "backends/origin/object.hpp"
@@ -25,12 +28,21 @@ namespace tierfs {
 /// changes. Guarded by its mutex.
 struct LiveContent {
     Mutex mutex;
+    /// It has become a longer version than the kernel knows: what is read goes out once that has asked.
+    bool is_size_untold TIERFS_GUARDED_BY(mutex) = false;
+    /// How often the kernel has been told attributes, or to forget them.
+    std::uint64_t tellings TIERFS_GUARDED_BY(mutex) = 0;
     unsigned writers TIERFS_GUARDED_BY(mutex) = 0;       ///< opens for writing, and changes under way
     std::uint64_t changes TIERFS_GUARDED_BY(mutex) = 0;  ///< how often it was begun to change it here
     /// The version that readers get through the tiers; null: they read the file itself.
     std::shared_ptr<const ObjectRef> object TIERFS_GUARDED_BY(mutex);
     /// The version whose pages the kernel may have; empty: any.
     std::string cached_version TIERFS_GUARDED_BY(mutex);
+    unsigned opens TIERFS_GUARDED_BY(mutex) = 0;
+    /// Those who have it open may have seen bytes of it, from here or from pages that the kernel had.
+    bool is_seen TIERFS_GUARDED_BY(mutex) = false;
+    /// How often it became another version, since nobody had seen the one that it was (PosixFile::renew).
+    std::uint64_t renewals TIERFS_GUARDED_BY(mutex) = 0;
     /// The version when somebody got a lock on it and the kernel forgot what was older. Empty: not known.
     std::string locked_version TIERFS_GUARDED_BY(mutex);
 };
@@ -47,6 +59,11 @@ struct LivePassed {
     std::shared_ptr<const FileDescriptor> file TIERFS_GUARDED_BY(mutex);
     std::string version TIERFS_GUARDED_BY(mutex);
 };
+
+/// True of the mode of a file that runs, or may run, as its owner or group.
+inline bool has_set_id(mode_t mode) {
+    return S_ISREG(mode) && (mode & (S_ISUID | S_ISGID)) != 0;
+}
 
 class LiveNode;
 using LiveNodePtr = std::shared_ptr<LiveNode>;
@@ -76,16 +93,17 @@ class LiveNode {
     // Guarded by the mutex of LiveNodes.
     std::uint64_t lookups = 0, opens = 0;
     std::vector<Name> names;  ///< where it was met, the last first; some may be out of date
-    PosixNodePtr kept;        ///< once no name leads to it, as long as somebody has it open
+    PosixNodePtr kept;        ///< as long as somebody has it open, whatever becomes of its names
+    bool is_let_go = false;   ///< it has lost its last name: no descriptor of it outlives its last close
     PosixNodePtr nameless;    ///< how it is reached when no name leads to it (PosixAttributes::node)
 };
 
 /// The files that the kernel knows, by node id and by what they are at the origin, until it forgets them.
 /// Thread-safe; no lock is held while the origin is asked.
 ///
-/// Descriptors of the origin are kept for the nodes used last only; others are found again by their names,
-/// and recognised by their identity. ESTALE: nothing at these names is that file any more, and it is no
-/// directory that the origin reaches without its name.
+/// Descriptors of the origin are kept for the nodes used last and for open files; others are found again by
+/// their names, and recognised by their identity. ESTALE: nothing at these names is that file any more, and it
+/// is no directory that the origin reaches without its name.
 class LiveNodes {
   public:
     /// Names under which one file is looked for.
@@ -102,9 +120,18 @@ class LiveNodes {
     /// The origin's file behind a node.
     Result<PosixNodePtr> hold(const LiveNodePtr& node);
 
+    /// What is at a name. `held` is set where this name has just led to another file than the kernel had looked
+    /// up: who opens what was found gets that, however fast it is replaced again.
+    struct Found {
+        PosixAttributes attributes;
+        PosixNodePtr held;
+    };
+    Result<Found> look_up(const LiveNodePtr& parent, const PosixNode& directory, const std::string& name);
+
     /// Takes in what was just found or made at a name. The caller replies with it and counts a look-up of the
     /// kernel (`forget` takes it back).
-    LiveNodePtr met(const LiveNodePtr& parent, const std::string& name, const PosixAttributes& attributes);
+    LiveNodePtr met(const LiveNodePtr& parent, const std::string& name, const PosixAttributes& attributes,
+                    PosixNodePtr held = nullptr);
     /// The kernel forgets so many of its look-ups.
     void forget(NodeId id, std::uint64_t lookups);
 
@@ -115,20 +142,24 @@ class LiveNodes {
         PosixNodePtr held;
     };
     Leaving leaving(const PosixNode& directory, const LiveNodePtr& parent, const std::string& name);
-    /// It has lost it. When that was the last one and nobody has it open, it is let go: its space is free
-    /// when this returns.
-    void left(Leaving leaving, const LiveNodePtr& parent, const std::string& name);
+    /// It has lost it. When that was the last one, it is let go: its space is free when this returns, or when
+    /// the last who has it open has closed it; or when the kernel forgets it, where the name is `replaced`
+    /// again and again, so that those who are about to open it can.
+    enum class Lost : std::uint8_t { removed, replaced };
+    void left(Leaving leaving, const LiveNodePtr& parent, const std::string& name, Lost how);
     /// It has it under another name, too.
     void named(const LiveNodePtr& node, const LiveNodePtr& parent, const std::string& name);
 
-    /// A regular file was opened, and closed again: so long it is kept without a name, too.
+    /// A regular file was opened, and closed again: so long it is kept, since any name may be given away elsewhere.
     void opened(const LiveNodePtr& node, const PosixNodePtr& held);
     void closed(const LiveNodePtr& node);
+    [[nodiscard]] bool is_open(NodeId id);
 
     /// Path at the origin by the name met last. ESTALE: it has none.
     Result<std::string> path(const LiveNodePtr& node);
 
     [[nodiscard]] std::uint64_t known();
+    [[nodiscard]] const PosixOrigin& origin() const { return origin_; }
 
   private:
     struct IdentityHash {
@@ -154,6 +185,9 @@ class LiveNodes {
     Result<PosixNodePtr> hold_by_name(const LiveNode& node, const PosixNode& directory,
                                       const std::string& name);
     void forget_name(LiveNode& node, const LiveNode::Name& name);
+    /// False: it was not before.
+    bool add_restless(NodeId parent, const std::string& name) TIERFS_REQUIRES(mutex_);
+    bool is_restless(NodeId parent, const std::string& name);
     static void add_name(LiveNode& node, const LiveNodePtr& parent, const std::string& name);
 
     PosixOrigin& origin_;
@@ -161,6 +195,8 @@ class LiveNodes {
     std::unordered_map<NodeId, LiveNodePtr> nodes_ TIERFS_GUARDED_BY(mutex_);
     std::unordered_map<PosixIdentity, LiveNodePtr, IdentityHash> by_identity_ TIERFS_GUARDED_BY(mutex_);
     NodeId next_ TIERFS_GUARDED_BY(mutex_) = kFirstNode;
+    /// Names that have led elsewhere last, the latest at the end.
+    std::vector<std::pair<NodeId, std::string>> restless_ TIERFS_GUARDED_BY(mutex_);
     ShardedLru<NodeId, PosixNodePtr> held_;
 };
 

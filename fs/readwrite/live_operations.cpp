@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace tierfs {
@@ -19,11 +20,14 @@ double seconds(std::chrono::milliseconds duration) {
     return std::clamp(static_cast<double>(duration.count()) / 1000.0, 0.0, kDecades);
 }
 
+std::size_t most_descriptors() {
+    rlimit limit{};
+    return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
+}
+
 /// An eighth of the descriptors that the process may have: files that are open need theirs.
 std::size_t descriptors_to_keep() {
-    rlimit limit{};
-    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 128;
-    return std::clamp<std::size_t>(limit.rlim_cur / 8, 16, 65536);
+    return std::clamp<std::size_t>(most_descriptors() / 8, 16, 65536);
 }
 
 void initialise(void* user, fuse_conn_info* connection) {
@@ -70,16 +74,22 @@ fuse_lowlevel_ops make_table() {
 
 Result<std::unique_ptr<LiveOperations>> LiveOperations::open(PosixOrigin& origin, Store& store,
                                                              const std::string& identity,
-                                                             const Settings& settings) {
+                                                             const Settings& settings,
+                                                             std::string mount_device) {
     const auto root = origin.attributes(*origin.root());
     if (!root) return fail(root.error());
-    return std::unique_ptr<LiveOperations>(new LiveOperations(origin, store, identity, settings, *root));
+    return std::unique_ptr<LiveOperations>(
+        new LiveOperations(origin, store, identity, settings, std::move(mount_device), *root));
 }
 
 LiveOperations::LiveOperations(PosixOrigin& origin, Store& store, const std::string& identity,
-                               const Settings& settings, const PosixAttributes& root)
+                               const Settings& settings, std::string mount_device,
+                               const PosixAttributes& root)
     : origin_(origin),
       store_(store),
+      shares_(origin.holds_for_nothing() ? std::numeric_limits<std::size_t>::max() / 2
+                                         : DescriptorShares::for_files(most_descriptors())),
+      mount_device_(std::move(mount_device)),
       device_(root.status.st_dev),
       valid_s_(seconds(settings.metadata_ttl)),
       // A bucket is asked again at once for a name that another host may have made: see BucketCalls.
@@ -115,30 +125,31 @@ double LiveOperations::valid_s(LiveNode& node) {
 }
 
 fuse_entry_param LiveOperations::entry(LiveNode& node, const PosixAttributes& attributes) {
+    LiveFiles::telling(node);
     fuse_entry_param entry{};
     entry.ino = node.id;
     entry.generation = 1;  // node ids are never reused
     entry.attr = shown(attributes);
-    entry.attr_timeout = std::max(0.0, valid_s(node) - attributes.age_s);
+    entry.attr_timeout = std::max(0.0, valid_s(valid_s(node), attributes.status.st_mode) - attributes.age_s);
     entry.entry_timeout = std::max(0.0, valid_s_ - attributes.age_s);
     return entry;
 }
 
-std::uint64_t LiveOperations::add_directory(PosixDirectoryPtr directory) {
+std::uint64_t LiveOperations::add_directory(PosixDirectoryPtr directory, DescriptorShares::Share share) {
     const MutexLock lock(mutex_);
     const auto handle = next_++;
-    directories_.emplace(handle, std::move(directory));
+    directories_.emplace(handle, OpenDirectory{std::move(directory), std::move(share)});
     return handle;
 }
 
 PosixDirectoryPtr LiveOperations::directory(std::uint64_t handle) {
     const MutexLock lock(mutex_);
     const auto found = directories_.find(handle);
-    return found == directories_.end() ? nullptr : found->second;
+    return found == directories_.end() ? nullptr : found->second.directory;
 }
 
 void LiveOperations::remove_directory(std::uint64_t handle) {
-    PosixDirectoryPtr closed;
+    OpenDirectory closed;
     const MutexLock lock(mutex_);
     const auto found = directories_.find(handle);
     if (found == directories_.end()) return;
@@ -159,6 +170,11 @@ Caller caller_of(fuse_req_t raw) {
     return {context->uid, context->gid, context->umask & 0777U};
 }
 
+Changer changer_of(fuse_req_t raw) {
+    const fuse_ctx* context = ::fuse_req_ctx(raw);
+    return {context->pid, context->uid, context->gid};
+}
+
 OpenReply open_reply(LiveOperations& operations, const LiveFiles::Opened& opened) {
     OpenReply reply;
     reply.handle = opened.handle;
@@ -170,10 +186,10 @@ OpenReply open_reply(LiveOperations& operations, const LiveFiles::Opened& opened
     return reply;
 }
 
-void reply_entry(LiveOperations& operations, Request& request, const LivePlace& parent,
+void reply_entry(LiveOperations& operations, LiveRequest& request, const LivePlace& parent,
                  const std::string& name) {
     const auto found = operations.origin().look_up(*parent.held, name);
-    if (!found) return request.error(found.error().code);
+    if (!found) return request.refuse(found.error());
     const auto node = operations.nodes().met(parent.node, name, *found);
     if (!request.entry(operations.entry(*node, *found))) operations.nodes().forget(node->id, 1);
 }

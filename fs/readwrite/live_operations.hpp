@@ -4,6 +4,7 @@
 #pragma once
 
 #define FUSE_USE_VERSION 314
+#include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
 
 #include <chrono>
@@ -16,10 +17,12 @@
 #include "config/base/mutex.hpp"
 #include "config/settings.hpp"
 #include "fs/observe/trace/trace.hpp"
+#include "fs/readwrite/descriptor_shares.hpp"
 #include "fs/readwrite/live_files.hpp"
 #include "fs/readwrite/live_locks.hpp"
 #include "fs/readwrite/live_nodes.hpp"
-#include "fs/session/request.hpp"
+#include "fs/readwrite/live_request.hpp"
+#include "fs/readwrite/privileges.hpp"
 
 namespace tierfs {
 
@@ -29,10 +32,11 @@ namespace tierfs {
 /// requests.
 class LiveOperations {
   public:
-    /// `identity`: Origin::identity. ESTALE, EIO: the root cannot be asked.
+    /// `identity`: Origin::identity. `mount_device`: "MAJOR:MINOR" of the mount. ESTALE, EIO: the root cannot be
+    /// asked.
     static Result<std::unique_ptr<LiveOperations>> open(PosixOrigin& origin, Store& store,
-                                                        const std::string& identity,
-                                                        const Settings& settings);
+                                                        const std::string& identity, const Settings& settings,
+                                                        std::string mount_device);
 
     /// libfuse's table; its functions expect Session::user_of<LiveOperations>.
     static const fuse_lowlevel_ops& table();
@@ -44,6 +48,7 @@ class LiveOperations {
     [[nodiscard]] LiveFiles& files() { return files_; }
     [[nodiscard]] LiveLocks& locks() { return locks_; }
     [[nodiscard]] Trace& trace() { return trace_; }
+    [[nodiscard]] LastError& last_error() { return last_error_; }
     [[nodiscard]] Store& store() const { return store_; }
     /// That the root of the origin is on.
     [[nodiscard]] std::uint64_t device() const { return device_; }
@@ -52,31 +57,47 @@ class LiveOperations {
     /// How long the kernel may keep what it is told of a node's attributes; seconds. Asking may move a time
     /// of change (LivePassthrough): 0 for those that were known before.
     [[nodiscard]] double valid_s(LiveNode& node);
+    /// The same of a node with this mode: programs that run as somebody else are asked for each time, or who
+    /// changes them at the origin would run there as that one until metadata.ttl has passed.
+    [[nodiscard]] static double valid_s(double valid_s, mode_t mode) {
+        return has_set_id(mode) ? 0 : valid_s;
+    }
     [[nodiscard]] double absent_s() const { return absent_s_; }
     /// As stat(2) on the mount shows them.
     [[nodiscard]] struct stat shown(const PosixAttributes& attributes) const;
     [[nodiscard]] fuse_entry_param entry(LiveNode& node, const PosixAttributes& attributes);
 
+    [[nodiscard]] DescriptorShares& shares() { return shares_; }
+    [[nodiscard]] const std::string& mount_device() const { return mount_device_; }
+
     /// Open directories, by handle.
-    std::uint64_t add_directory(PosixDirectoryPtr directory);
+    std::uint64_t add_directory(PosixDirectoryPtr directory, DescriptorShares::Share share);
     PosixDirectoryPtr directory(std::uint64_t handle);
     void remove_directory(std::uint64_t handle);
 
   private:
     LiveOperations(PosixOrigin& origin, Store& store, const std::string& identity, const Settings& settings,
-                   const PosixAttributes& root);
+                   std::string mount_device, const PosixAttributes& root);
+
+    struct OpenDirectory {
+        PosixDirectoryPtr directory;
+        DescriptorShares::Share share;
+    };
 
     PosixOrigin& origin_;
     Store& store_;
+    DescriptorShares shares_;
+    const std::string mount_device_;
     const std::uint64_t device_;  ///< of the root
     const double valid_s_, absent_s_;
     const std::uint64_t pack_max_object_;
     Trace trace_;
+    LastError last_error_;
     LiveNodes nodes_;
     LiveFiles files_;
     LiveLocks locks_;
     Mutex mutex_;
-    std::unordered_map<std::uint64_t, PosixDirectoryPtr> directories_ TIERFS_GUARDED_BY(mutex_);
+    std::unordered_map<std::uint64_t, OpenDirectory> directories_ TIERFS_GUARDED_BY(mutex_);
     std::uint64_t next_ TIERFS_GUARDED_BY(mutex_) = 1;
 };
 
@@ -89,11 +110,18 @@ Result<LivePlace> place_of(LiveOperations& operations, fuse_ino_t node);
 
 /// Who sent a request. To be asked before it is answered.
 Caller caller_of(fuse_req_t raw);
+Changer changer_of(fuse_req_t raw);
+
+/// Descriptors that an open with these flags takes: its own, its node's, and for one that may be mapped for writing the one
+/// that watches it.
+inline std::size_t descriptors_of(int flags) {
+    return (flags & O_ACCMODE) == O_RDWR ? 3 : 2;
+}
 
 OpenReply open_reply(LiveOperations& operations, const LiveFiles::Opened& opened);
 
 /// Replies with what a name leads to, and counts the look-up.
-void reply_entry(LiveOperations& operations, Request& request, const LivePlace& parent,
+void reply_entry(LiveOperations& operations, LiveRequest& request, const LivePlace& parent,
                  const std::string& name);
 
 // Each kind adds its functions to the table.

@@ -84,12 +84,6 @@ bool is_lasting(int code) {
 
 }  // namespace
 
-bool is_local_file_system(long type) {
-    constexpr std::array<long, 5> kLocal{EXT4_SUPER_MAGIC, 0x58465342 /* XFS */, BTRFS_SUPER_MAGIC,
-                                         F2FS_SUPER_MAGIC, TMPFS_MAGIC};
-    return std::find(kLocal.begin(), kLocal.end(), type) != kLocal.end();
-}
-
 bool tells_of_mappings(long type) {
     return is_local_file_system(type) && type != TMPFS_MAGIC;
 }
@@ -135,10 +129,15 @@ std::int32_t LivePassthrough::add(PosixFile& file, std::uint64_t device) {
         if (!reason_.empty() || ids_ == nullptr) return 0;
     }
     if (file.descriptor() < 0 || !is_judged_well(file.descriptor(), device)) return 0;
+    struct stat now {};
+    struct statfs place {};
+    if (::fstat(file.descriptor(), &now) != 0 || ::fstatfs(file.descriptor(), &place) != 0) return 0;
+    // A write leaves these bits or not by who writes, and here nobody is told from another.
+    if (has_set_id(now.st_mode)) return 0;
     const auto own = open_again(file.descriptor());
     if (!own) return 0;
     const auto id = [&] {
-        const PlainWriterScope plain;
+        const StandingScope acting(now.st_gid, is_local_file_system(place.f_type));
         return ids()->add(own.get());
     }();
     if (id) return *id;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/dir/local_file_system.hpp"
 #include "backends/origin/posix_origin.hpp"
 #include "config/base/file_descriptor.hpp"
 #include "config/base/mutex.hpp"
@@ -13,10 +14,6 @@
 #include "fs/session/backing_ids.hpp"
 
 namespace tierfs {
-
-/// Whether `type` (statfs(2)) is that of a file system of this machine alone, which has nothing to say when a
-/// file is closed and is not stacked on others. Pure.
-bool is_local_file_system(long type);
 
 /// Whether a file system of `type` is known to move a file's time of modification at the first store through
 /// a mapping, also to a page that was read before: tmpfs does not. Pure.
@@ -41,8 +38,11 @@ std::string against_live_passthrough(const std::string& wish, bool is_directory,
 /// it is watched until the kernel forgets the node, which a mapping keeps it from.
 ///
 /// The kernel opens the origin's file for each open of its own, with the flags of whoever opened it, and
-/// acts there with the credentials of the thread that registered it: that one lacks CAP_FSETID, so that
-/// writes clear set-user-ID and set-group-ID bits. Thread-safe; no lock is held during system calls.
+/// acts there with the credentials of the thread that registered it, whoever opens it later: so that one lacks
+/// CAP_FSETID and CAP_SYS_RESOURCE, and is not root where that gives access to reserved blocks
+/// (StandingScope). Files with set-user-ID and set-group-ID bits are left to the daemon, which knows who
+/// writes; when a file gets them later, the kernel asks for them to be cleared before it writes
+/// (live_attributes.cpp). Thread-safe; no lock is held during system calls.
 class LivePassthrough {
   public:
     /// `is_asked_for`: on file systems of any kind, and whatever the flags: the kernel holds on to O_APPEND

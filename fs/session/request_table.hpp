@@ -28,6 +28,8 @@ struct RequestInfo {
     pid_t asker = 0;   ///< the thread that waits; 0: of another PID namespace
     pid_t thread = 0;  ///< ours, which read it
     Clock::time_point since{};
+    std::uint32_t uid = 0, gid = 0;  ///< who asks
+    bool clears_set_id = false;      ///< clears_set_id_bits (set_id.hpp)
 };
 
 /// What a request is about, for people: at most one of the two.

@@ -16,6 +16,7 @@
 #include "config/base/fault_point.hpp"
 #include "config/base/log.hpp"
 #include "fs/session/dying_thread.hpp"
+#include "fs/session/set_id.hpp"
 
 namespace tierfs {
 
@@ -269,7 +270,10 @@ void Session::process(std::span<std::byte> request, Busy& busy) {
             header.opcode,
             static_cast<pid_t>(header.pid),
             busy.thread.load(std::memory_order_relaxed),
-            RequestInfo::Clock::now()};
+            RequestInfo::Clock::now(),
+            header.uid,
+            header.gid,
+            clears_set_id_bits(request)};
     busy.unique.store(info.unique, std::memory_order_relaxed);
     busy.node.store(info.node, std::memory_order_relaxed);
     busy.opcode.store(info.opcode, std::memory_order_relaxed);

@@ -1,5 +1,5 @@
 // fs/session/: the connection with the kernel. Session reads requests from /dev/fuse, Request answers one of
-// them, Invalidator tells the kernel what to forget. fs/readonly and fs/daemon use it.
+// them, Invalidator tells the kernel what to forget. fs/readonly, fs/readwrite, fs/observe and fs/daemon use it.
 #pragma once
 
 #include <sys/uio.h>

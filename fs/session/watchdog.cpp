@@ -85,7 +85,7 @@ void Watchdog::report(const std::vector<RequestTable::Seen>& late, Clock::time_p
     say_stacks(now);
 }
 
-/// Opens and the like are answered by the thread that reads them, and are in no table.
+/// Of what makes no Request (a RELEASE, say) the thread alone shows that it is under way.
 void Watchdog::report_busy_threads(Clock::time_point now) {
     std::vector<std::uint64_t> still;
     bool news = false;

@@ -1,6 +1,7 @@
 """Fixtures of the mount tests. Everything is below one folder, is stopped whatever happens, and no test can hang."""
 
 import faulthandler
+import fcntl
 import os
 import shutil
 import signal
@@ -286,3 +287,21 @@ def faulty():
         server.options = {"s3.endpoint": server.endpoint, "s3.region": "us-east-1"}
         server.env = Bucket.env
         yield server
+
+
+@pytest.fixture
+def mount_helper():
+    """/sbin/mount.fuse.tierfs that is the program under test. One that is installed is covered, not changed. One
+    process of tests at a time."""
+    helper = Path("/sbin/mount.fuse.tierfs")
+    with open(__file__, "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if helper.exists():
+            target = helper.resolve()
+            processes.check(["mount", "--bind", daemon.BINARY, target])
+            yield
+            processes.check(["umount", "-l", target])  # also while a daemon still runs from there
+        else:
+            helper.symlink_to(daemon.BINARY)
+            yield
+            helper.unlink()

@@ -98,6 +98,24 @@ MUTATIONS = [
         "*used_ -= victim.bytes;",
         "NvmeOrder.*"),
     Mutation(
+        "bad-header", "security: what a server or a pack says may become another request",
+        "backends/http/transfer.cpp",
+        "if (has_control(name) || has_control(value)) return &name;",
+        "if (has_control(name)) return &name;",
+        "HttpEngine.*"),
+    Mutation(
+        "region-host", "security: an answer sends requests, and the session's token, to any host",
+        "backends/s3/client/verdict.cpp",
+        "if (!is_region(judgement.region)) judgement.region.clear();",
+        "if (judgement.region.empty()) judgement.region.clear();",
+        "S3Verdict.*"),
+    Mutation(
+        "pack-version", "security: a version out of a pack may hold line ends",
+        "backends/pack/block.cpp",
+        "return std::string(has_control(version) ? in.spoil() : version);",
+        "return std::string(version);",
+        "PackIndex*"),
+    Mutation(
         "if-match", "the version test: a GET is not pinned to its ETag",
         "backends/s3/client/client.cpp",
         'if (is_strong_etag(operation_.version))\n',
@@ -118,7 +136,7 @@ MUTATIONS = [
     Mutation(
         "directory-version", "the version test: a file that changed at the source is read on",
         "backends/dir/directory_origin.cpp",
-        "    const bool is_other = !request.version.empty() && now.attributes.version != request.version;\n",
+        "    const bool is_other = !request.version.empty() && now.attributes.version != unmarked(request.version);\n",
         "    const bool is_other = now.attributes.size + 1 == 0;\n",
         "DirectoryOriginTest.*"),
     Mutation(
@@ -154,19 +172,43 @@ MUTATIONS = [
     Mutation(
         "nfs-hidden-name", "an open file of an NFS server that is replaced keeps no name",
         "backends/nfs/posix_export_names.cpp",
-        "            const auto kept = keep_if_open(*target, new_name, *replaced, true);\n",
-        "            const Result<bool> kept = true;\n",
+        "        auto kept = keep_if_open(target, new_name, *replaced, true);\n",
+        "        Result<bool> kept = true;\n",
         mount="test_hidden_names_go_with_the_last_close"),
     Mutation(
         "passthrough-credentials", "the kernel writes files of a directory with the right to keep set-user-ID bits",
         "fs/readwrite/live_passthrough.cpp",
-        "        const PlainWriterScope plain;\n",
+        "        const StandingScope acting(now.st_gid, is_local_file_system(place.f_type));\n",
         "",
-        "LivePassthroughTest.*", "test_bits_and_permissions"),
+        "LivePassthroughTest.*", "test_blocks_reserved_for_root_are_not_everybodys"),
     Mutation(
         "mapping-outlives", "a mapping that is still written through is forgotten with its descriptor",
         "fs/readwrite/live_passthrough.cpp",
         "    if (!file || !file->valid() || !is_written_by_nobody(file->get())) return true;\n",
         "    if (!file || !file->valid()) return true;\n",
         "LivePassthroughTest.AMappingOutlivesItsDescriptor", "test_mapping_outlives_its_descriptor"),
+    Mutation(
+        "birth-of-old-bytes", "an object put again bears the mark of the file that it was before it was replaced",
+        "backends/s3/readwrite/births.cpp",
+        "    if (entry.version != hash) entry = {hash, next_locked()};\n",
+        "    if (entry.version != hash) entry = {hash, hash};\n",
+        "BirthsTest.*"),
+    Mutation(
+        "node-is-its-name", "another host's object in the place of a bucket's file is taken for that file",
+        "backends/s3/readwrite/posix_bucket.cpp",
+        "    return known == now || !tells_version(known) || !tells_version(now);\n",
+        "    return known == now || tells_version(known) || !tells_version(now);\n",
+        mount="test_open_file_is_one_version"),
+    Mutation(
+        "renewed-after-a-look", "a file that somebody has read from becomes another version under him",
+        "fs/readwrite/live_files.cpp",
+        "        if (content.is_seen || content.writers != 0) return",
+        "        if (content.writers != 0) return",
+        mount="test_open_file_is_one_version"),
+    Mutation(
+        "link-replaces", "link(2) on a bucket replaces what another host has put there",
+        "backends/s3/readwrite/bucket_names.cpp",
+        "    condition.only_if_absent = true;\n    auto made = draft.publish(to, condition);\n",
+        "    auto made = draft.publish(to, condition);\n",
+        mount="test_commits_of_two_hosts_are_all_there"),
 ]

@@ -5,7 +5,7 @@
 #   ganesha.sh stop FOLDER
 # Exports: /export (read and write, root stays root), /squashed (root is nobody), /readonly, all of the same folder.
 # Environment: PORTMAP=1 also answers as the portmapper on ADDRESS:111 (ADDRESS: any of 127.0.0.0/8; default 127.0.0.1).
-#   EXPORT=/dir instead of FOLDER/export; MAX_IO bytes of a READ or WRITE (1048576).
+#   EXPORT=/dir instead of FOLDER/export; MAX_IO bytes of a READ or WRITE (1048576); DIR_CHUNK=0 keeps no listings.
 # ganesha ends when it cannot register with an rpcbind on /run/rpcbind.sock. It gets one of its own, rpcbind_stub.py, in a
 # /run of its own (a mount namespace), so that any number of them can run on one machine.
 set -u
@@ -45,16 +45,20 @@ EXPORT {
 CONF
 }
 
+# allow_set_io_flusher_fail: the ganesha of Debian 13 ends where it lacks CAP_SYS_RESOURCE unless it may go on; that of
+# Debian 12 warns that it does not know the word.
 configuration() {
     cat <<CONF
 NFS_CORE_PARAM {
   Protocols = 3, 4; NFS_Port = $port; MNT_Port = $((port + 1)); Bind_addr = $address;
+  allow_set_io_flusher_fail = true;
   Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; mount_path_pseudo = true; RPC_Max_Connections = 1024;
 }
 NFSv4 { Graceless = true; Grace_Period = 5; Lease_Lifetime = 20; RecoveryBackend = fs; RecoveryRoot = "$folder/recov"; }
 NFS_KRB5 { Active_krb5 = false; }
 EXPORT_DEFAULTS { SecType = sys; Access_Type = RW; Squash = No_Root_Squash; Transports = TCP; Protocols = 3, 4; PrivilegedPort = false; }
 LOG { Default_Log_Level = WARN; }
+${DIR_CHUNK:+MDCACHE { Dir_Chunk = $DIR_CHUNK; \}}
 CONF
     export_block 1 export ""
     export_block 2 squashed "Squash = Root_Squash;"

@@ -23,7 +23,8 @@ launch() {
     local name=$1
     shift
     running "$name" && return 0
-    "$@" -c "$folder/ceph.conf" -f </dev/null >"$folder/log/$name.out" 2>&1 &
+    # From /, beneath which the ceph-osd of Debian 13 looks for its classes by a relative path.
+    (cd / && exec "$@" -c "$folder/ceph.conf" -f) </dev/null >"$folder/log/$name.out" 2>&1 &
     echo $! >"$folder/$name.pid"
 }
 

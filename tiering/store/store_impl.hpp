@@ -266,8 +266,9 @@ class TieredStore final : public Store {
     void send(const FlightPtr& flight, Priority priority);
     void complete(const FlightPtr& flight, Result<void> result);
     void top_up(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout);
-    /// How far it got: part.end, or where memory ended.
+    /// False: not now.
     bool prefetch_file(const std::shared_ptr<const ObjectRef>& object);
+    /// How far it got: part.end, or where memory ended.
     std::uint64_t prefetch(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
                            const PrefetchPart& part);
     Prefetched prefetch_run(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,

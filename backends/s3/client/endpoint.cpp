@@ -48,6 +48,11 @@ bool choose_path_style(const Settings& settings, const Target& target) {
 
 }  // namespace
 
+bool is_region(std::string_view text) {
+    constexpr std::size_t kLongestLabel = 63;  // of a name of the DNS
+    return is_name(text, "") && text.size() <= kLongestLabel;
+}
+
 std::string Target::host() const {
     return path_style ? endpoint.authority() : bucket + "." + endpoint.authority();
 }
@@ -105,7 +110,7 @@ Result<Target> resolve_target(const Settings& settings, const Environment& envir
     target.region = first_of({settings.s3_region, variable(environment, "AWS_REGION"),
                               variable(environment, "AWS_DEFAULT_REGION"), profile_value(profile, "region"),
                               "us-east-1"});
-    if (!is_name(target.region, ""))
+    if (!is_region(target.region))
         return fail(EINVAL, "s3.region: '" + target.region + "' is no region's name");
     const bool ignored = variable(environment, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS") == "true";
     const auto configured =

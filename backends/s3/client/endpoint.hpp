@@ -31,6 +31,9 @@ struct Target {
 /// Bucket and prefix of "s3://BUCKET[/PREFIX]"; EINVAL with what is allowed.
 Result<std::pair<std::string, std::string>> parse_source(const std::string& source);
 
+/// False: it must not become a part of a host's name, whoever says that it is the bucket's region.
+bool is_region(std::string_view text);
+
 /// From the settings, the environment and the profile, in this order.
 Result<Target> resolve_target(const Settings& settings, const Environment& environment,
                               const IniSection& profile);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "config/base/text.hpp"
+
 namespace tierfs::s3 {
 namespace {
 
@@ -97,7 +99,7 @@ class Mapper {
 }  // namespace
 
 std::string make_version(std::string_view etag, std::int64_t mtime_s, std::uint64_t size) {
-    if (etag.empty()) return std::to_string(mtime_s) + "-" + std::to_string(size);
+    if (etag.empty() || has_control(etag)) return std::to_string(mtime_s) + "-" + std::to_string(size);
     if (etag.starts_with('"') || etag.starts_with("W/")) return std::string(etag);
     // Some servers leave the quotes out of listings; HEAD and If-Match have them.
     return '"' + std::string(etag) + '"';
@@ -105,6 +107,10 @@ std::string make_version(std::string_view etag, std::int64_t mtime_s, std::uint6
 
 bool is_strong_etag(std::string_view version) {
     return version.starts_with('"');
+}
+
+bool tells_version(std::string_view version) {
+    return !version.empty() && !version.starts_with("0-");
 }
 
 bool is_archive_class(std::string_view storage_class) {

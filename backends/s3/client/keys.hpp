@@ -29,6 +29,8 @@ std::string make_version(std::string_view etag, std::int64_t mtime_s, std::uint6
 
 /// Whether If-Match can pin the version: a strong ETag.
 bool is_strong_etag(std::string_view version);
+/// False: a size alone, since the server gave whoever wrote no ETag: nothing can be told from it.
+bool tells_version(std::string_view version);
 
 /// GLACIER and DEEP_ARCHIVE must be restored before they can be read.
 bool is_archive_class(std::string_view storage_class);

@@ -118,6 +118,7 @@ Judgement judge_error(const http::Response& response, const Expectation& expecte
     const int status = response.status;
     const auto region = response.header("x-amz-bucket-region");
     judgement.region = region.empty() ? body.region : std::string(region);
+    if (!is_region(judgement.region)) judgement.region.clear();
     const bool redirect = status == 301 || status == 302 || status == 307 || status == 308;
     const bool misplaced = redirect || body.code == "AuthorizationHeaderMalformed" ||
                            body.code == "IllegalLocationConstraintException" ||

@@ -47,15 +47,39 @@ Result<void> PosixBucket::change(const PosixNode& held, const Change& change) {
 Result<void> PosixBucket::change_directory(const BucketNodePtr& node, const Change& change) {
     const auto path = path_of(*node);
     if (!path) return fail(path.error());
-    if (path->empty() && !calls_.has_prefix()) return fail(EPERM, "the root of a bucket has no attributes");
     const PathLocks::Held held(locks_, {{*path, false}});
-    auto now = facts(node);
+    if (path->empty() && !calls_.has_prefix()) return change_root(change);
+    const auto marker = marker_of(*path);
+    constexpr unsigned kAttempts = 3;
+    for (unsigned attempt = 1;; ++attempt) {
+        auto now = calls_.head(marker);
+        const bool has_marker = static_cast<bool>(now);
+        if (!now && now.error().code == ENOENT) now = facts(node);
+        if (!now) return fail(std::move(now.error()));
+        auto metadata = now->metadata;
+        if (auto done = change(metadata); !done) return done;
+        PutOptions condition;
+        condition.only_if_absent = true;
+        // What others gave the marker stays: its bytes, its headers.
+        auto made = has_marker ? calls_.copy(marker, *now, marker, metadata)
+                               : calls_.put_text(marker, "", metadata, condition);
+        const bool is_raced = !made && (made.error().code == EEXIST || made.error().code == ESTALE);
+        if (is_raced && attempt < kAttempts) continue;
+        if (!made) return fail(std::move(made.error()));
+        now->metadata = std::move(metadata);
+        now->has_marker = true;
+        known_.put(place(*node), std::move(*now));
+        return {};
+    }
+}
+
+/// There can be no object for it: what is set holds as long as the mount.
+Result<void> PosixBucket::change_root(const Change& change) {
+    auto now = root_facts();
     if (!now) return fail(std::move(now.error()));
     if (auto done = change(now->metadata); !done) return done;
-    auto put = calls_.put_text(marker_of(*path), "", now->metadata);
-    if (!put) return fail(std::move(put.error()));
-    now->has_marker = true;
-    known_.put(place(*node), std::move(*now));
+    const MutexLock lock(mutex_);
+    root_->facts = std::move(*now);
     return {};
 }
 
@@ -68,11 +92,15 @@ Result<void> PosixBucket::change_file(const BucketNodePtr& node, const Change& c
     };
     const auto path = path_of(*node);
     if (!path) {
-        const auto draft = draft_of(*node);
-        return draft ? in_draft(*draft) : Result<void>();  // nobody will ask for it
+        const MutexLock lock(mutex_);
+        if (node->standing != BucketNode::Standing::unlinked) return fail(path.error());
+        return node->draft ? in_draft(*node->draft) : Result<void>();  // nobody will ask for it
     }
     const PathLocks::Held held(locks_, {{*path, false}});
-    if (const auto draft = draft_of(*node)) {
+    if (draft_of(*node)) {
+        const auto made = make_draft(node);  // of what is there
+        if (!made) return fail(made.error());
+        const auto& draft = *made;
         // Who writes to it makes it last with what is written. The last close may be on its way, too.
         const bool is_written_to = draft->is_changed();
         if (auto done = in_draft(*draft); !done || is_written_to) return done;
@@ -81,8 +109,9 @@ Result<void> PosixBucket::change_file(const BucketNodePtr& node, const Change& c
     // What is copied is what is there, whatever was known of it: some servers (Ceph's gateway) do not look at
     // the condition of a copy of an object onto itself.
     for (int attempt = 0;; ++attempt) {
-        auto now = calls_.head(*path);
-        if (!now) return fail(now.error().code == ENOENT ? ESTALE : now.error().code, now.error().message);
+        auto now = head_of(node, *path);
+        if (!now) return fail(std::move(now.error()));
+        calls_.ask_tags(*path, *now);
         auto metadata = now->metadata;
         if (auto done = change(metadata); !done) return done;
         auto version = calls_.copy(*path, *now, *path, metadata);
@@ -95,6 +124,7 @@ Result<void> PosixBucket::change_file(const BucketNodePtr& node, const Change& c
             recent_->forget(*path);
             return {};
         }
+        calls_.keep_tags(*path, metadata);
         now->metadata = std::move(metadata);
         recent_->copied(*path, now->version, *path, *version);
         now->version = std::move(*version);

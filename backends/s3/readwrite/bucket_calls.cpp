@@ -59,6 +59,11 @@ std::string version_of_copy(const http::Response& response) {
     return etag.empty() ? etag : make_version(etag, 0, 0);
 }
 
+/// Two such requests at once: S3 answers one with 409, Ceph's gateway with 404.
+bool is_race_of(const Error& error, const PutOptions& condition) {
+    return condition.only_if_absent && (error.code == ENOENT || error.code == EBUSY);
+}
+
 /// 412 is about the source here.
 Error of_copy(Error error) {
     if (error.code == EEXIST) error.code = ESTALE;
@@ -98,11 +103,19 @@ Operation BucketCalls::operation(RequestKind kind, const std::string& path) cons
     return operation;
 }
 
-Facts BucketCalls::facts_of(const http::Response& response, bool is_marker) const {
+Result<Facts> BucketCalls::facts_of_head(const http::Response& response, bool is_marker) const {
+    const auto attributes = attributes_of_head(response, ownership_);
+    if (!attributes) return fail(attributes.error());
     Facts facts;
     facts.kind = is_marker ? Facts::Kind::directory : Facts::Kind::file;
     facts.has_marker = is_marker;
     facts.metadata = metadata_of_head(response, ownership_, is_marker);
+    facts.keeps_mode = !response.header("x-amz-meta-mode").empty();
+    facts.size = attributes->size;
+    facts.version = attributes->version;
+    facts.archived = attributes->archived;
+    const auto tags = response.header("x-amz-tagging-count");
+    facts.has_tags = !tags.empty() && tags != "0";
     return facts;
 }
 
@@ -110,14 +123,7 @@ void BucketCalls::head(const std::string& path, std::function<void(Result<Facts>
     auto made = operation(RequestKind::head, path);
     const bool is_marker = path.empty() || path.back() == '/';
     made.done = [this, is_marker, done = std::move(done)](const Result<http::Response>& response) {
-        if (!response) return done(fail(response.error()));
-        auto facts = facts_of(*response, is_marker);
-        const auto attributes = attributes_of_head(*response, ownership_);
-        if (!attributes) return done(fail(attributes.error()));
-        facts.size = attributes->size;
-        facts.version = attributes->version;
-        facts.archived = attributes->archived;
-        done(std::move(facts));
+        done(response ? facts_of_head(*response, is_marker) : fail(response.error()));
     };
     client_.start(std::move(made));
 }
@@ -205,24 +211,29 @@ Result<Operation> BucketCalls::sending(const std::string& path, const Slice& sli
 
 Result<std::string> BucketCalls::put(const std::string& path, const Slice& slice,
                                      const FileMetadata& metadata, const PutOptions& condition) {
-    auto attempt = condition;
-    for (bool is_last = false;; is_last = true) {
+    auto demanded = condition;
+    for (unsigned attempt = 1;; ++attempt) {
         auto made = sending(path, slice);
         if (!made) return fail(std::move(made.error()));
         for (auto& header : metadata_headers(metadata)) made->headers.push_back(std::move(header));
-        add_condition(*made, attempt);
+        if (!metadata.tags.empty()) made->headers.emplace_back("x-amz-tagging", metadata.tags);
+        add_condition(*made, demanded);
         auto response = client_.run(std::move(*made));
         if (response) return make_version(response->header("etag"), 0, slice.end - slice.begin);
-        if (response.error().code != EEXIST) return fail(within_condition(response.error(), condition));
+        const bool is_race = is_race_of(response.error(), condition);
+        if (response.error().code != EEXIST && !is_race)
+            return fail(within_condition(response.error(), condition));
         const auto there = head(path);
         // Perhaps it is what an earlier attempt wrote, the reply to which was lost.
         const auto ours = digest_of(slice, DigestKind::md5);
         if (there && ours && there->metadata == metadata && there->version == '"' + to_hex(*ours) + '"')
             return there->version;
+        if (is_race && there) return fail(EEXIST, path + " is there by now");
+        if (is_race && attempt < kAttemptsAtRaces) continue;
         // Ceph's gateway takes the quotes of If-Match for a part of the ETag.
         const bool is_as_demanded = there && there->version == condition.only_if_version;
-        if (is_last || !is_as_demanded) return fail(within_condition(response.error(), condition));
-        attempt.only_if_version = unquoted(condition.only_if_version);
+        if (attempt != 1 || !is_as_demanded) return fail(within_condition(response.error(), condition));
+        demanded.only_if_version = unquoted(condition.only_if_version);
     }
 }
 
@@ -243,10 +254,8 @@ Result<std::string> BucketCalls::put_text(const std::string& path, const std::st
         add_condition(made, condition);
         const auto response = client_.run(std::move(made));
         if (response) return make_version(response->header("etag"), 0, text.size());
-        const auto code = response.error().code;
-        // Two such requests at once: S3 answers one with 409, Ceph's gateway with 404.
-        const bool is_race = condition.only_if_absent && (code == ENOENT || code == EBUSY);
-        if (code == EEXIST || is_race) {
+        const bool is_race = is_race_of(response.error(), condition);
+        if (response.error().code == EEXIST || is_race) {
             // Perhaps it is what an earlier attempt wrote, the reply to which was lost.
             const auto there = head(path);
             if (there && there->metadata == metadata && there->version == '"' + *md5 + '"')
@@ -262,6 +271,7 @@ Result<Upload> BucketCalls::begin(const std::string& path, const FileMetadata& m
     auto made = operation(RequestKind::post, path);
     made.query = {{"uploads", ""}};
     made.headers = metadata_headers(metadata);
+    if (!metadata.tags.empty()) made.headers.emplace_back("x-amz-tagging", metadata.tags);
     const auto response = client_.run(std::move(made));
     if (!response) return fail(response.error());
     auto id = find_text(response->body, "UploadId");

@@ -19,6 +19,11 @@
 
 namespace tierfs::s3 {
 
+/// The path of a directory's marker, which all paths in it begin with.
+inline std::string marker_of(const std::string& path) {
+    return path.empty() ? path : path + "/";
+}
+
 /// A range of a local copy as a body. The bytes must not change until it has been sent.
 struct Slice {
     std::shared_ptr<LocalCopy> copy;
@@ -77,9 +82,15 @@ class BucketCalls {
         return target_.endpoint.tls || !client_.signs() ? DigestKind::md5 : DigestKind::sha256;
     }
 
+    /// EIO for what is no reply to HEAD. `is_marker`: of a directory.
+    [[nodiscard]] Result<Facts> facts_of_head(const http::Response& response, bool is_marker) const;
     /// ENOENT: no such object.
     Result<Facts> head(const std::string& path);
     void head(const std::string& path, std::function<void(Result<Facts>)> done);
+    /// Fills in FileMetadata::tags of an object that has some: who makes another object of it gives it these.
+    void ask_tags(const std::string& path, Facts& facts);
+    /// To be called when an object has been made: it gets the tags that the server has not given it.
+    void keep_tags(const std::string& path, const FileMetadata& metadata);
     /// A page of the keys that begin with the path; whole keys. Empty only where nothing is left: pages without
     /// a key, which servers may send, are passed over.
     Result<Listing> list(const std::string& path, const std::string& token, unsigned limit, bool delimited);
@@ -128,7 +139,6 @@ class BucketCalls {
                                       const FileMetadata& metadata);
     Result<Listing> list_page(const std::string& path, const std::string& token, unsigned limit,
                               bool delimited);
-    Facts facts_of(const http::Response& response, bool is_marker) const;
 
     Client& client_;
     Writer& writer_;

@@ -53,6 +53,7 @@ class BucketDirectory final : public PosixDirectory {
     bool is_begun_ TIERFS_GUARDED_BY(mutex_) = false, is_over_ TIERFS_GUARDED_BY(mutex_) = false;
     std::set<std::string> own_ TIERFS_GUARDED_BY(mutex_);  ///< that no listing has shown yet
     ListedNames listed_ TIERFS_GUARDED_BY(mutex_);
+    HiddenKeys::Counts hidden_ TIERFS_GUARDED_BY(mutex_);
 };
 
 void BucketDirectory::rewind() {
@@ -64,6 +65,7 @@ void BucketDirectory::rewind() {
     token_.clear();
     is_begun_ = is_over_ = false;
     own_.clear();
+    hidden_.clear();
 }
 
 void BucketDirectory::add(std::string name, unsigned char type) {
@@ -123,7 +125,8 @@ void BucketDirectory::add_all(std::vector<DirectoryEntry> entries) {
         if (entry.attributes.kind == ObjectKind::directory) directories.insert(entry.name);
     }
     std::vector<DirectoryEntry> files = std::exchange(carried_, {});
-    std::erase_if(files, [&](const auto& entry) { return directories.contains(entry.name); });
+    hidden_[hidden::kBesideDirectory] +=
+        std::erase_if(files, [&](const auto& entry) { return directories.contains(entry.name); });
     directories.clear();  // its views are of what moves now
     std::move(entries.begin(), entries.end(), std::back_inserter(files));
     std::vector<DirectoryEntry> shown;
@@ -157,13 +160,17 @@ Result<void> BucketDirectory::next_page() {
     if (auto ordered = check_order(*listing); !ordered) return ordered;
     token_ = listing->next_token;
     const auto prefix = bucket_.calls().key(marker_);
-    add_all(map_listing(*listing, prefix, bucket_.calls().ownership()).entries);
+    auto page = map_listing(*listing, prefix, bucket_.calls().ownership());
+    for (const auto& [reason, count] : page.hidden) hidden_[reason] += count;
+    add_all(std::move(page.entries));
     remember(*listing, prefix);
     if (!token_.empty()) return {};
     is_over_ = true;
     if (listed_.names.size() <= KnownNames::kMostListed)
         bucket_.known().put_listing(node_->inode, std::exchange(listed_, {}));
     for (const auto& name : own_) add(name, DT_REG);
+    std::erase_if(hidden_, [](const auto& one) { return one.second == 0; });
+    bucket_.hidden().set(node_->inode, hidden_);
     return {};
 }
 

@@ -55,7 +55,8 @@ Result<PosixCreated> PosixBucket::create(const PosixNode& directory, const std::
     auto draft =
         std::make_shared<Draft>(calls_, totals_, std::move(*copy), std::move(*metadata), std::nullopt);
     draft->set_path(*path);
-    auto node = std::make_shared<BucketNode>(numbers_.number(place_of(parent->inode, name)), S_IFREG);
+    const auto inode = numbers_.number(place_of(parent->inode, name));
+    auto node = std::make_shared<BucketNode>(inode, S_IFREG, births_.made());
     node->parent = parent;
     node->name = name;
     node->has_object = false;
@@ -71,7 +72,8 @@ Result<PosixCreated> PosixBucket::create(const PosixNode& directory, const std::
     known_.forget(place_of(parent->inode, name));
     auto attributes = attributes_of(node);
     if (!attributes) return fail(std::move(attributes.error()));
-    return PosixCreated{make_bucket_file(*this, std::move(node), true, {}), std::move(*attributes)};
+    return PosixCreated{make_bucket_file(*this, node, true), std::move(*attributes),
+                        std::make_shared<HeldNode>(node)};
 }
 
 Result<void> PosixBucket::make_object(const BucketNodePtr& directory, const std::string& name,
@@ -127,9 +129,43 @@ Result<void> PosixBucket::make_link(const PosixNode& directory, const std::strin
     return make_object(bucket_node(directory), name, "", target, *metadata);
 }
 
-Result<void> PosixBucket::add_name(const PosixNode& /*node*/, const PosixNode& /*directory*/,
-                                   const std::string& /*name*/) {
-    return fail(EPERM, "a bucket has no hard links");
+// link(2) is how Delta Lake, Lance and others publish: it must fail where the name is taken. A bucket has no
+// second name for an object, but a second object that is made only where there is none does for them.
+Result<void> PosixBucket::add_name(const PosixNode& held, const PosixNode& directory,
+                                   const std::string& name) {
+    const auto& node = bucket_node(held);
+    const auto& parent = bucket_node(directory);
+    if (!links_ || !S_ISREG(node->type)) return fail(EPERM, "a bucket has no hard links");
+    const auto to = free_path(parent, name, Asked::just_now);
+    if (!to) return fail(to.error());
+    for (;;) {
+        const auto from = path_of(*node);
+        if (!from) return fail(ENOENT, from.error().message);
+        const PathLocks::Held locked(locks_, {{*from, false}, {*to, false}});
+        if (const auto now = path_of(*node); !now || *now != *from) continue;  // renamed meanwhile
+        return copy_to_new(node, *from, place_of(parent->inode, name), *to);
+    }
+}
+
+Result<void> PosixBucket::copy_to_new(const BucketNodePtr& node, const std::string& from, Place place,
+                                      const std::string& to) {
+    if (auto done = publish_locked(node, from); !done) return done;
+    auto now = head_of(node, from);
+    if (!now) return fail(std::move(now.error()));
+    if (now->archived) return fail(EACCES, "an archived object must be restored before it is copied");
+    calls_.ask_tags(from, *now);
+    auto copy = copies_.make();
+    if (!copy) return fail(std::move(copy.error()));
+    auto metadata = now->metadata;
+    Draft draft(calls_, totals_, std::move(*copy), std::move(metadata), Draft::Base{from, std::move(*now)});
+    draft.publish_again();
+    PutOptions condition;
+    condition.only_if_absent = true;
+    auto made = draft.publish(to, condition);
+    known_.drop(place);
+    if (!made) return fail(made.error().within(to));
+    known_.put(place, std::move(*made));
+    return {};
 }
 
 /// A directory whose last key is about to leave would be gone: it gets a marker before.
@@ -148,8 +184,10 @@ Result<void> PosixBucket::keep_parent(const BucketNodePtr& directory, const std:
     }
     const auto own = facts(directory);
     if (!own) return fail(own.error());
-    auto put = calls_.put_text(marker, "", own->metadata);
-    if (!put) return fail(std::move(put.error()));
+    PutOptions condition;
+    condition.only_if_absent = true;
+    auto put = calls_.put_text(marker, "", own->metadata, condition);
+    if (!put && put.error().code != EEXIST) return fail(std::move(put.error()));
     known_.set_marker(own_place);
     return {};
 }
@@ -160,6 +198,8 @@ Result<void> PosixBucket::check_empty(std::uint64_t inode, const std::string& pa
     if (!keys) return fail(keys.error());
     for (const auto& object : keys->objects) {
         if (object.key != calls_.key(path + "/")) return fail(ENOTEMPTY, "the directory is not empty");
+        if (object.size != 0)
+            return fail(ENOTEMPTY, "the directory's own object holds bytes that others put");
     }
     return {};
 }
@@ -172,6 +212,7 @@ void PosixBucket::keep_bytes(const BucketNodePtr& node) {
         if (node->opens == 0) return;
     }
     auto draft = make_draft(node);
+    if (!draft && draft.error().code == ESTALE) return;  // another host has put another object in its place
     auto kept = draft ? (*draft)->detach() : fail(draft.error());
     if (!kept)
         log::warning("a file that is open is being removed, and its bytes cannot be kept: " +
@@ -180,14 +221,14 @@ void PosixBucket::keep_bytes(const BucketNodePtr& node) {
 
 void PosixBucket::unlinked(const BucketNodePtr& node, Place place, const Facts& last) {
     numbers_.removed(place);
+    births_.left(place);
     known_.put(place, Facts());
     if (!node) return;
     const MutexLock lock(mutex_);
-    node->is_unlinked = true;
-    node->last = last;
-    const auto found = nodes_.find(node->inode);
-    if (found != nodes_.end() && found->second.lock() == node) nodes_.erase(found);
-    fresh_.erase(node->inode);
+    if (node->standing == BucketNode::Standing::named) node->standing = BucketNode::Standing::unlinked;
+    if (!node->facts.is_there()) node->facts = last;
+    if (node->opens != 0) numbers_.keep(node->inode);
+    forget_locked(node);
 }
 
 Result<void> PosixBucket::remove(const PosixNode& directory, const std::string& name, bool is_directory) {

@@ -15,32 +15,31 @@ namespace tierfs::s3 {
 
 namespace {
 
-/// One open of a file. Who reads gets the version that it was opened with, or what this mount put there
-/// since; ESTALE once others have put another one there.
+/// One open of a file. Who reads gets the node's object, and what this mount made of it since; ESTALE for what
+/// is not to be had of it any more once others have put another one there.
 class BucketFile final : public PosixFile {
   public:
-    BucketFile(PosixBucket& bucket, BucketNodePtr node, bool writes, Facts facts)
-        : bucket_(bucket), node_(std::move(node)), writes_(writes), pinned_(std::move(facts)) {
-        (void)bucket_.newer(*node_, epoch_);
-    }
+    BucketFile(PosixBucket& bucket, BucketNodePtr node, bool writes)
+        : bucket_(bucket), node_(std::move(node)), writes_(writes) {}
     ~BucketFile() override { bucket_.closed(node_, writes_); }
     BucketFile(const BucketFile&) = delete;
     BucketFile& operator=(const BucketFile&) = delete;
 
     Result<std::size_t> read(std::span<std::byte> destination, std::uint64_t offset) override {
         if (const auto draft = bucket_.draft_of(*node_)) return draft->read(destination, offset);
-        const auto pinned = this->pinned();
-        if (offset >= pinned.size) return std::size_t{0};
+        const auto object = bucket_.object_of(*node_);
+        if (!object) return fail(object.error());
+        const auto& [path, facts] = *object;
+        if (offset >= facts.size) return std::size_t{0};
         destination = destination.first(
-            static_cast<std::size_t>(std::min<std::uint64_t>(destination.size(), pinned.size - offset)));
-        const auto path = bucket_.path_of(*node_);
-        if (!path) return fail(path.error());
-        const auto recent = bucket_.recent()->find(*path, pinned.version);
+            static_cast<std::size_t>(std::min<std::uint64_t>(destination.size(), facts.size - offset)));
+        const auto recent = bucket_.recent()->find(path, facts.version);
         if (recent && recent->read(destination, offset)) return destination.size();
-        auto read = bucket_.calls().read(*path, pinned.version, offset, destination);
-        if (!read)
-            return fail(read.error().code == ENOENT ? ESTALE : read.error().code, read.error().message);
-        return destination.size();
+        auto read = bucket_.calls().read(path, facts.version, offset, destination);
+        if (read) return destination.size();
+        const bool is_gone = read.error().code == ENOENT || read.error().code == ESTALE;
+        if (is_gone) bucket_.doubt(*node_);
+        return fail(is_gone ? ESTALE : read.error().code, read.error().message);
     }
 
     Result<void> write(std::span<const std::byte> bytes, std::uint64_t offset) override {
@@ -86,50 +85,48 @@ class BucketFile final : public PosixFile {
         return draft && draft->awaits_content();
     }
     Result<PosixAttributes> attributes() override { return bucket_.attributes_of(node_); }
+    Result<Renewal> renew(std::uint64_t asked) override { return bucket_.renew(node_, asked); }
 
   private:
-    Facts pinned() {
-        const MutexLock lock(mutex_);
-        if (auto newer = bucket_.newer(*node_, epoch_)) pinned_ = std::move(*newer);
-        return pinned_;
-    }
     template <typename Work>
     Result<void> with_draft(Work work) {
-        const auto draft = bucket_.draft_of(*node_);
-        if (!writes_ || !draft) return fail(EBADF, "the file is not open for writing");
-        return work(*draft);
+        if (!writes_) return fail(EBADF, "the file is not open for writing");
+        const auto draft = bucket_.draft_to_change(*node_);
+        return draft ? work(**draft) : fail(draft.error());
     }
 
     PosixBucket& bucket_;
     const BucketNodePtr node_;
     const bool writes_;
-    Mutex mutex_;
-    Facts pinned_ TIERFS_GUARDED_BY(mutex_);
-    std::uint64_t epoch_ TIERFS_GUARDED_BY(mutex_) = UINT64_MAX;
 };
 
 }  // namespace
 
-PosixFilePtr make_bucket_file(PosixBucket& bucket, BucketNodePtr node, bool writes, const Facts& facts) {
-    return std::make_shared<BucketFile>(bucket, std::move(node), writes, facts);
+PosixFilePtr make_bucket_file(PosixBucket& bucket, BucketNodePtr node, bool writes) {
+    return std::make_shared<BucketFile>(bucket, std::move(node), writes);
 }
 
 /// The node's draft, a new one if it has none; the path must be locked.
 Result<std::shared_ptr<Draft>> PosixBucket::make_draft(const BucketNodePtr& node) {
-    if (auto draft = draft_of(*node)) return draft;
+    auto draft = draft_of(*node);
+    if (draft && draft->is_changed()) return draft;
     const auto path = path_of(*node);
     if (!path) return fail(path.error());
-    auto now = calls_.head(*path);  // what is changed must be what is there
-    if (!now) return fail(now.error().code == ENOENT ? ESTALE : now.error().code, now.error().message);
+    auto now = head_of(node, *path);  // what is changed must be what is there
+    if (!now) return fail(std::move(now.error()));
+    if (draft) {
+        draft->renew_metadata(std::move(now->metadata));
+        return draft;
+    }
     if (now->archived) return fail(EACCES, "an archived object must be restored before it is changed");
-    known_.put(place(*node), *now);
+    calls_.ask_tags(*path, *now);
     auto copy = copies_.make();
     if (!copy) return fail(std::move(copy.error()));
     auto metadata = now->metadata;
-    auto draft = std::make_shared<Draft>(calls_, totals_, std::move(*copy), std::move(metadata),
-                                         Draft::Base{*path, *now});
+    draft = std::make_shared<Draft>(calls_, totals_, std::move(*copy), std::move(metadata),
+                                    Draft::Base{*path, *now});
     const MutexLock lock(mutex_);
-    node->own = std::move(*now);
+    node->facts = std::move(*now);
     node->draft = draft;
     return draft;
 }
@@ -138,13 +135,21 @@ Result<PosixFilePtr> PosixBucket::open(const PosixNode& held_node, int flags) {
     const auto& node = bucket_node(held_node);
     const bool writes = (flags & O_ACCMODE) != O_RDONLY;
     if (!writes && (flags & O_TRUNC) == 0) {
-        auto now = facts(node);
-        if (!now) return fail(std::move(now.error()));
+        // Where somebody reads it already it cannot be renewed, so that it is looked at before.
+        bool is_open = false;
         {
             const MutexLock lock(mutex_);
+            is_open = node->opens != 0 && node->standing == BucketNode::Standing::named;
+        }
+        if (auto now = facts(node, is_open ? Asked::just_now : Asked::lately); !now)
+            return fail(std::move(now.error()));
+        {
+            const MutexLock lock(mutex_);
+            if (node->standing == BucketNode::Standing::replaced)
+                return fail(ESTALE, "another host has put another object in its place");
             ++node->opens;
         }
-        return make_bucket_file(*this, node, false, *now);
+        return make_bucket_file(*this, node, false);
     }
     const auto path = path_of(*node);
     if (!path) return fail(path.error());
@@ -159,7 +164,7 @@ Result<PosixFilePtr> PosixBucket::open(const PosixNode& held_node, int flags) {
         ++node->writers;
         node->draft = draft;
     }
-    auto file = make_bucket_file(*this, node, true, {});
+    auto file = make_bucket_file(*this, node, true);
     if ((flags & O_TRUNC) != 0) {
         if (auto cut = draft->resize(0); !cut) return fail(std::move(cut.error()));
     }
@@ -167,10 +172,11 @@ Result<PosixFilePtr> PosixBucket::open(const PosixNode& held_node, int flags) {
 }
 
 void PosixBucket::put_own(const BucketNodePtr& node, const Facts& facts) {
-    known_.put(place(*node), facts);
+    const auto place = this->place(*node);
+    known_.put(place, facts);
+    births_.changed(place, facts.version, node->birth);
     const MutexLock lock(mutex_);
-    node->own = facts;
-    ++node->epoch;
+    node->facts = facts;
     node->has_object = true;
     node->is_exclusive = false;
     fresh_.erase(node->inode);
@@ -185,9 +191,10 @@ PutOptions PosixBucket::condition_for(const BucketNode& node, Draft& draft) {
     return condition;
 }
 
-/// The object is another host's. What is known of it is out of date.
+/// The object is another host's, and the name leads to that from now on.
 void PosixBucket::tell_lost_update(const BucketNodePtr& node, const std::string& path) {
     known_.drop(place(*node));
+    replaced(node);
     {
         const MutexLock lock(mutex_);
         if (std::exchange(node->is_lost_update_told, true)) return;
@@ -213,13 +220,23 @@ Result<void> PosixBucket::publish_locked(const BucketNodePtr& node, const std::s
     return {};
 }
 
+/// Nobody will ask for what has been unlinked here; what cannot be brought to a name that is another host's now
+/// is lost.
+Result<void> PosixBucket::publish_nameless(const BucketNode& node) {
+    const auto draft = draft_of(node);
+    const bool is_changed = draft && draft->is_changed();
+    const MutexLock lock(mutex_);
+    const bool is_lost = is_changed && node.standing == BucketNode::Standing::replaced;
+    return is_lost ? fail(ESTALE, "another host has put another object in its place") : Result<void>();
+}
+
 Result<void> PosixBucket::publish(const BucketNodePtr& node) {
     for (;;) {
         auto path = path_of(*node);
-        if (!path) return {};  // it has no name any more: nobody will ask for it
+        if (!path) return publish_nameless(*node);
         const PathLocks::Held held(locks_, {{*path, false}});
         const auto now = path_of(*node);
-        if (!now) return {};
+        if (!now) return publish_nameless(*node);
         if (*now != *path) continue;  // renamed meanwhile
         return publish_locked(node, *path);
     }
@@ -260,15 +277,16 @@ void PosixBucket::let_go(const BucketNodePtr& node) {
     std::shared_ptr<Draft> given_up;  // after the lock
     const MutexLock lock(mutex_);
     --node->opens;
-    const bool is_needed = node->writers != 0 || (node->is_unlinked && node->opens != 0);
+    const bool is_unlinked = node->standing == BucketNode::Standing::unlinked;
+    if (is_unlinked && node->opens == 0) numbers_.give_back(node->inode);
+    const bool is_needed = node->writers != 0 || (is_unlinked && node->opens != 0);
     if (is_needed) return;
     given_up = std::move(node->draft);
     node->draft = nullptr;
-    if (node->has_object || node->is_unlinked) return;
+    if (node->has_object || is_unlinked) return;
     // Never published: the name is gone.
-    node->is_unlinked = true;
-    fresh_.erase(node->inode);
-    nodes_.erase(node->inode);
+    node->standing = BucketNode::Standing::unlinked;
+    forget_locked(node);
 }
 
 }  // namespace tierfs::s3

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <unordered_map>
+#include <utility>
 
 #include "backends/s3/readwrite/posix_bucket.hpp"
 #include "config/base/log.hpp"
@@ -75,6 +76,8 @@ void PosixBucket::moved(const Move& move) {
     if (move.replaced.is_there()) unlinked(move.replaced_node, move.to_place, move.replaced);
     known_.drop(move.to_place);
     numbers_.renamed(move.from_place, move.to_place);
+    births_.left(move.from_place);
+    births_.left(move.to_place);
     known_.put(move.from_place, Facts());
     if (!move.node) return;
     const MutexLock lock(mutex_);
@@ -93,10 +96,14 @@ Result<void> PosixBucket::move_file(Move& move) {
     std::string copied_version;
     for (int attempt = 0;; ++attempt) {
         auto now = calls_.head(move.from);
+        if (!now && now.error().code == ENOENT) known_.drop(move.from_place);
         if (!now) return fail(std::move(now.error()));
+        if (move.node && !has_stayed(*move.node, *now)) replaced(std::exchange(move.node, nullptr));
+        calls_.ask_tags(move.from, *now);
         auto version = calls_.copy(move.from, *now, move.to, std::nullopt);
         if (!version && version.error().code == ESTALE && attempt == 0) continue;
         if (!version) return fail(std::move(version.error()));
+        calls_.keep_tags(move.to, now->metadata);
         copied_version = now->version;
         has_its_bytes = draft && is_strong_etag(now->version) && now->version == draft->base_version();
         move.moved = std::move(*now);
@@ -156,8 +163,8 @@ Result<void> PosixBucket::copy_all(const Move& move, std::vector<std::pair<std::
             return fail(ENAMETOOLONG, "a key below the directory would have more than 1024 bytes");
         if (!together.begin()) break;
         calls_.copy(move.from + "/" + rest, facts, move.to + "/" + rest,
-                    [&together, &facts = facts](Result<std::string> version) {
-                        if (version) facts.version = std::move(*version);
+                    [&together, copied = &facts](Result<std::string> version) {
+                        if (version) copied->version = std::move(*version);
                         together.end(version ? Result<void>() : fail(version.error()));
                     });
     }
@@ -179,7 +186,7 @@ std::vector<BucketNodePtr> PosixBucket::open_below(const std::string& path) {
         auto node = weak.lock();
         if (!node) continue;
         held.push_back(node);
-        if (node->opens == 0 || node->is_unlinked) continue;
+        if (node->opens == 0 || node->standing != BucketNode::Standing::named) continue;
         const auto its = path_locked(*node);
         if (its && its->starts_with(path + "/")) open.push_back(std::move(node));
     }

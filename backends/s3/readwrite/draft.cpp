@@ -144,6 +144,13 @@ void Draft::set_metadata(FileMetadata metadata) {
     metadata_changed_ = true;
 }
 
+void Draft::renew_metadata(FileMetadata metadata) {
+    const MutexLock lock(mutex_);
+    if (bytes_changed_ || metadata_changed_) return;
+    metadata.tags = std::move(metadata_.tags);  // HEAD does not tell them
+    metadata_ = std::move(metadata);
+}
+
 void Draft::rebase(Base base, bool has_its_bytes) {
     const MutexLock lock(mutex_);
     path_ = base.path;

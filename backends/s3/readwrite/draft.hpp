@@ -88,6 +88,8 @@ class Draft {
 
     /// Makes what is here the object at `path`. Nothing changed: does nothing. Returns what is there now.
     Result<Facts> publish(const std::string& path, const PutOptions& condition) TIERFS_EXCLUDES(mutex_);
+    /// The next publish() makes an object of what is here, changed or not: at another path than the base's.
+    void publish_again() TIERFS_EXCLUDES(mutex_);
     /// Where it is to be published.
     void set_path(std::string path) TIERFS_EXCLUDES(mutex_);
     /// It is at another name now. `has_its_bytes`: the object there is a copy of its base; else it is one that
@@ -102,6 +104,8 @@ class Draft {
 
     void set_metadata(FileMetadata metadata) TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] FileMetadata metadata() TIERFS_EXCLUDES(mutex_);
+    /// The object has it, with the same bytes; nothing where something has been changed here.
+    void renew_metadata(FileMetadata metadata) TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] std::uint64_t size() TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] bool is_changed() TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] bool has_base() TIERFS_EXCLUDES(mutex_);

@@ -286,6 +286,11 @@ Result<void> Draft::publish_metadata(const std::string& path) {
     return {};
 }
 
+void Draft::publish_again() {
+    const MutexLock lock(mutex_);
+    bytes_changed_ = true;
+}
+
 Result<Facts> Draft::publish(const std::string& path, const PutOptions& condition) {
     const Turn turn(*this);
     bool of_bytes = false;
@@ -312,8 +317,13 @@ Result<Facts> Draft::publish(const std::string& path, const PutOptions& conditio
         totals_.add_error();
         return fail(std::move(done.error()));
     }
-    const MutexLock lock(mutex_);
-    return base_->facts;
+    Facts facts;
+    {
+        const MutexLock lock(mutex_);
+        facts = base_->facts;
+    }
+    if (of_bytes || of_metadata) calls_.keep_tags(path, facts.metadata);
+    return facts;
 }
 
 }  // namespace tierfs::s3

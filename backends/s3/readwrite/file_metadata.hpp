@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "backends/http/request.hpp"
@@ -27,7 +28,14 @@ struct FileMetadata {
     /// Headers that others gave the object, which it keeps: Content-Type and its like, x-amz-meta-* of other
     /// names. In the order of their names, which are in lower case.
     std::vector<http::Header> kept = {};
-    friend bool operator==(const FileMetadata&, const FileMetadata&) = default;
+    /// As the header x-amz-tagging has them. No part of what HEAD tells: two that differ in it alone are equal.
+    std::string tags = {};
+    friend bool operator==(const FileMetadata& one, const FileMetadata& other) {
+        const auto all = [](const FileMetadata& m) {
+            return std::tie(m.mode, m.uid, m.gid, m.atime_ns, m.mtime_ns, m.ctime_ns, m.xattrs, m.kept);
+        };
+        return all(one) == all(other);
+    }
 };
 
 /// S3 keeps 2 KiB of metadata with an object, names and values together; so much of it may be extended

@@ -70,4 +70,14 @@ void InodeNumbers::removed(Place place) {
     forget(place);
 }
 
+void InodeNumbers::keep(std::uint64_t number) {
+    const MutexLock lock(mutex_);
+    taken_.insert(number);
+}
+
+void InodeNumbers::give_back(std::uint64_t number) {
+    const MutexLock lock(mutex_);
+    taken_.erase(number);
+}
+
 }  // namespace tierfs::s3

@@ -28,6 +28,9 @@ class InodeNumbers {
     void renamed(Place from, Place to) TIERFS_EXCLUDES(mutex_);
     void exchanged(Place one, Place other) TIERFS_EXCLUDES(mutex_);
     void removed(Place place) TIERFS_EXCLUDES(mutex_);
+    /// Nothing else gets the number of what has lost its place and is open still, until it is given back.
+    void keep(std::uint64_t number) TIERFS_EXCLUDES(mutex_);
+    void give_back(std::uint64_t number) TIERFS_EXCLUDES(mutex_);
 
   private:
     std::uint64_t number_locked(Place place) TIERFS_REQUIRES(mutex_);

@@ -10,12 +10,7 @@ namespace tierfs::s3 {
 std::optional<Facts> KnownNames::get(Place place, Clock::time_point now) {
     const MutexLock lock(mutex_);
     const auto found = by_place_.find(place);
-    if (found == by_place_.end()) return std::nullopt;
-    if (found->second->until <= now) {
-        entries_.erase(found->second);
-        by_place_.erase(found);
-        return std::nullopt;
-    }
+    if (found == by_place_.end() || found->second->until <= now) return std::nullopt;
     entries_.splice(entries_.begin(), entries_, found->second);
     return found->second->facts;
 }
@@ -47,25 +42,25 @@ void KnownNames::put_locked(Place place, Facts facts, Clock::time_point now) {
 
 void KnownNames::put(Place place, Facts facts, Clock::time_point now) {
     const MutexLock lock(mutex_);
-    ++changes_;
+    ++changes_of(place);
     put_locked(place, std::move(facts), now);
 }
 
-KnownNames::Moment KnownNames::moment() {
+KnownNames::Moment KnownNames::moment(Place place) {
     const MutexLock lock(mutex_);
-    return {changes_, Clock::now()};
+    return {changes_of(place), Clock::now()};
 }
 
 void KnownNames::put_answer(Place place, Facts facts, const Moment& asked) {
     const MutexLock lock(mutex_);
-    if (changes_ != asked.changes) return;
     const auto found = by_place_.find(place);
     if (found != by_place_.end() && found->second->since > asked.at) return;
+    if (changes_of(place) != asked.changes) return forget_locked(place);
     put_locked(place, std::move(facts), asked.at);
 }
 
 void KnownNames::forget_locked(Place place) {
-    ++changes_;
+    ++changes_of(place);
     const auto found = by_place_.find(place);
     if (found == by_place_.end()) return;
     entries_.erase(found->second);
@@ -86,7 +81,7 @@ void KnownNames::drop(Place place) {
 
 void KnownNames::clear() {
     const MutexLock lock(mutex_);
-    ++changes_;
+    for (auto& changes : changes_) ++changes;
     ++drops_;
     listings_.clear();
     entries_.clear();
@@ -117,6 +112,12 @@ std::optional<ListedNames::Shown> KnownNames::shown(std::uint64_t directory, con
     const auto ttl = shown == ListedNames::Shown::absent ? std::min(ttl_, kLongestAbsent) : ttl_;
     if (ttl != kForever && now >= found->listed.since + ttl) return std::nullopt;
     return shown;
+}
+
+bool KnownNames::was_directory(Place place) {
+    const MutexLock lock(mutex_);
+    const auto found = by_place_.find(place);
+    return found != by_place_.end() && found->second->facts.kind == Facts::Kind::directory;
 }
 
 void KnownNames::set_marker(Place place) {

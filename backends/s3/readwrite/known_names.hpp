@@ -1,6 +1,7 @@
 // Names of a bucket that were learnt of lately: there, not there, and their attributes.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <list>
 #include <optional>
@@ -21,6 +22,8 @@ struct Facts {
     std::string version;      ///< of a file: as Attributes::version
     bool has_marker = false;  ///< of a directory: there is an object for it
     bool archived = false;    ///< of a file: see Attributes
+    bool keeps_mode = false;  ///< as HEAD says: there is a FileMetadata with it
+    bool has_tags = false;    ///< of a file, as HEAD says: BucketCalls::ask_tags brings them
     [[nodiscard]] bool is_there() const { return kind != Kind::absent; }
 };
 
@@ -53,13 +56,14 @@ class KnownNames {
     std::optional<Facts> get_younger(Place place, std::chrono::milliseconds age,
                                      Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
     void put(Place place, Facts facts, Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
-    /// When something was asked. What was asked before a change of this mount's must not be put after it, nor
-    /// behind what was asked later: answers overtake each other.
+    /// When something was asked of a place. What was asked before a change of this mount's must not be put
+    /// after it, nor behind what was asked later: answers overtake each other. An answer that is not put
+    /// leaves nothing older than itself.
     struct Moment {
         std::uint64_t changes = 0;
         Clock::time_point at;
     };
-    [[nodiscard]] Moment moment() TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] Moment moment(Place place) TIERFS_EXCLUDES(mutex_);
     void put_answer(Place place, Facts facts, const Moment& asked) TIERFS_EXCLUDES(mutex_);
     /// Also what listings showed: for who does not know what is there now.
     void drop(Place place) TIERFS_EXCLUDES(mutex_);
@@ -74,6 +78,8 @@ class KnownNames {
     /// Nothing: not known.
     std::optional<ListedNames::Shown> shown(std::uint64_t directory, const std::string& name,
                                             Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
+    /// Whether what was put last was a directory, however long ago.
+    [[nodiscard]] bool was_directory(Place place) TIERFS_EXCLUDES(mutex_);
     /// Whether there is an object for a directory: true stays true until drop().
     void set_marker(Place place) TIERFS_EXCLUDES(mutex_);
 
@@ -89,12 +95,15 @@ class KnownNames {
     };
     void put_locked(Place place, Facts facts, Clock::time_point now) TIERFS_REQUIRES(mutex_);
     void forget_locked(Place place) TIERFS_REQUIRES(mutex_);
+    std::uint64_t& changes_of(Place place) TIERFS_REQUIRES(mutex_) { return changes_[place % kShares]; }
 
+    static constexpr std::size_t kShares = 256;
     const std::chrono::milliseconds ttl_;
     Mutex mutex_;
     std::list<Entry> entries_ TIERFS_GUARDED_BY(mutex_);  ///< the one used last first
     std::unordered_map<Place, std::list<Entry>::iterator> by_place_ TIERFS_GUARDED_BY(mutex_);
-    std::uint64_t changes_ TIERFS_GUARDED_BY(mutex_) = 0;
+    /// Counted for a share of the places each, so that a busy mount does not lose the answers for the others.
+    std::array<std::uint64_t, kShares> changes_ TIERFS_GUARDED_BY(mutex_){};
     std::list<Listing> listings_ TIERFS_GUARDED_BY(mutex_);  ///< the newest first
     std::uint64_t drops_ TIERFS_GUARDED_BY(mutex_) = 0;
 };

@@ -17,32 +17,36 @@ constexpr std::uint64_t kBlock = 512;
 constexpr std::chrono::milliseconds kJustNow{2};
 
 /// Of a file with a draft: what is here, and the version as long as that is what the bucket has.
-Facts facts_of_draft(Draft& draft, const Facts& own) {
+Facts facts_of_draft(Draft& draft, const Facts& object) {
     Facts facts;
     facts.kind = Facts::Kind::file;
     facts.metadata = draft.metadata();
     facts.size = draft.size();
-    if (!draft.is_changed()) facts.version = own.version;
+    if (!draft.is_changed()) facts.version = object.version;
     return facts;
 }
 
 }  // namespace
 
-PosixBucket::PosixBucket(BucketCalls calls, LocalCopies copies, std::chrono::milliseconds ttl, bool exclusive)
+PosixBucket::PosixBucket(BucketCalls calls, LocalCopies copies, const Rules& rules)
     : calls_(std::move(calls)),
       copies_(std::move(copies)),
-      exclusive_(exclusive),
-      known_(ttl),
-      root_(std::make_shared<BucketNode>(InodeNumbers::kRoot, S_IFDIR)),
+      exclusive_(rules.exclusive),
+      links_(rules.links),
+      known_(rules.ttl),
+      root_(std::make_shared<BucketNode>(InodeNumbers::kRoot, S_IFDIR, 0)),
       root_hold_(std::make_shared<HeldNode>(root_)) {
     const MutexLock lock(mutex_);
     nodes_.emplace(root_->inode, root_);
 }
 
-Result<std::string> PosixBucket::path_locked(const BucketNode& node) {
+Result<std::string> PosixBucket::path_locked(const BucketNode& node, bool also_replaced) {
     std::vector<const std::string*> names;
     for (const auto* at = &node; at->parent; at = at->parent.get()) {
-        if (at->is_unlinked) return fail(ESTALE, "the file is gone");
+        const bool is_gone =
+            at->standing == BucketNode::Standing::replaced && (at != &node || !also_replaced);
+        if (is_gone || at->standing == BucketNode::Standing::unlinked)
+            return fail(ESTALE, "the file is gone, or another host has put another one in its place");
         names.push_back(&at->name);
     }
     std::string path;
@@ -91,17 +95,105 @@ void PosixBucket::add_locked(const BucketNodePtr& node) {
     sweep_at_ = std::max<std::size_t>(1024, nodes_.size() * 2);
 }
 
-BucketNodePtr PosixBucket::node_at(const BucketNodePtr& directory, const std::string& name,
-                                   std::uint32_t type) {
+BucketNodePtr PosixBucket::node_at(const BucketNodePtr& directory, const std::string& name, const Met& met) {
+    const auto type = met.facts.metadata.mode & S_IFMT;
     const auto inode = numbers_.number(place_of(directory->inode, name));
     const MutexLock lock(mutex_);
     auto node = find_locked(inode);
-    if (node && node->type == type) return node;
-    node = std::make_shared<BucketNode>(inode, type);
+    if (node && node->type == type && node->birth == met.birth) return node;
+    node = std::make_shared<BucketNode>(inode, type, met.birth);
     node->parent = directory;
     node->name = name;
+    node->facts = met.facts;
     add_locked(node);
     return node;
+}
+
+/// Whether what was found at the name of a node is that node still.
+bool PosixBucket::is_of(const BucketNode& node, const Facts& facts) {
+    if (node.draft && node.draft->is_changed()) return true;  // it becomes what is made of it here
+    if (!facts.is_there() || (facts.metadata.mode & S_IFMT) != node.type) return false;
+    if (S_ISDIR(node.type)) return true;
+    const auto &known = node.facts.version, &now = facts.version;
+    return known == now || !tells_version(known) || !tells_version(now);
+}
+
+bool PosixBucket::has_stayed(const BucketNode& node, const Facts& now) {
+    const MutexLock lock(mutex_);
+    return is_of(node, now);
+}
+
+/// Nothing: the node that is held there is of another object.
+std::optional<PosixBucket::Met> PosixBucket::met(Place place, const Facts& facts) {
+    const auto inode = numbers_.number(place);
+    const MutexLock lock(mutex_);
+    auto node = find_locked(inode);
+    // A directory is its path: it is there again when keys are.
+    if (node && S_ISDIR(node->type) && !is_of(*node, facts)) node = nullptr;
+    if (node && !is_of(*node, facts)) return std::nullopt;
+    const bool is_object = facts.kind == Facts::Kind::file;
+    const auto birth = node ? node->birth : is_object ? births_.at(place, facts.version) : 0;
+    auto shown = facts;
+    if (node && node->draft && node->draft->is_changed()) {
+        shown = facts_of_draft(*node->draft, node->facts);
+    } else if (node && is_object) {
+        node->facts = facts;
+        if (node->draft) node->draft->renew_metadata(facts.metadata);
+    }
+    return Met{std::move(shown), std::move(node), birth};
+}
+
+// An answer of the bucket may be older than a change of this mount's own that ended meanwhile, or tell of one
+// that is under way. Those hold the path: who has it and finds another object has found another host's.
+Result<PosixBucket::Met> PosixBucket::meet(const BucketNode& directory, const std::string& name,
+                                           Asked asked) {
+    auto facts = facts_at(directory, name, asked);
+    if (!facts) return fail(std::move(facts.error()));
+    const auto place = place_of(directory.inode, name);
+    if (auto as_known = met(place, *facts)) return std::move(*as_known);
+    const auto path = path_in(directory, name);
+    if (!path) return fail(path.error());
+    const PathLocks::Held held(locks_, {{*path, false}});
+    for (;;) {
+        facts = facts_at(directory, name);
+        if (!facts) return fail(std::move(facts.error()));
+        if (auto as_known = met(place, *facts)) return std::move(*as_known);
+        replaced(find(numbers_.number(place)));
+    }
+}
+
+void PosixBucket::replaced(const BucketNodePtr& node) {
+    if (!node) return;
+    births_.left(place(*node));
+    const MutexLock lock(mutex_);
+    if (node->standing == BucketNode::Standing::named) node->standing = BucketNode::Standing::replaced;
+    forget_locked(node);
+}
+
+/// Another file of the same number may have come to its name.
+void PosixBucket::forget_locked(const BucketNodePtr& node) {
+    for (auto* const by_inode : {&nodes_, &fresh_}) {
+        const auto found = by_inode->find(node->inode);
+        if (found == by_inode->end()) continue;
+        const auto& known = found->second;
+        if (!known.owner_before(node) && !node.owner_before(known)) by_inode->erase(found);
+    }
+}
+
+Result<Facts> PosixBucket::head_of(const BucketNodePtr& node, const std::string& path) {
+    const auto place = this->place(*node);
+    const auto asked_at = known_.moment(place);
+    auto now = calls_.head(path);
+    if (!now && now.error().code != ENOENT) return now;
+    if (!now) {
+        known_.drop(place);
+        replaced(node);
+        return fail(ESTALE, now.error().message);
+    }
+    known_.put_answer(place, *now, asked_at);
+    if (has_stayed(*node, *now)) return now;
+    replaced(node);
+    return fail(ESTALE, "another host has put another object in its place");
 }
 
 std::shared_ptr<Draft> PosixBucket::draft_of(const BucketNode& node) {
@@ -109,11 +201,46 @@ std::shared_ptr<Draft> PosixBucket::draft_of(const BucketNode& node) {
     return node.draft;
 }
 
-std::optional<Facts> PosixBucket::newer(const BucketNode& node, std::uint64_t& epoch) {
+Result<std::shared_ptr<Draft>> PosixBucket::draft_to_change(const BucketNode& node) {
     const MutexLock lock(mutex_);
-    if (node.epoch == epoch) return std::nullopt;
-    epoch = node.epoch;
-    return node.own;
+    if (!node.draft) return fail(EBADF, "the file is not open for writing");
+    if (node.standing == BucketNode::Standing::replaced && !node.draft->is_changed())
+        return fail(ESTALE, "another host has replaced or removed the object since it was opened");
+    return node.draft;
+}
+
+Result<PosixBucket::Object> PosixBucket::object_of(const BucketNode& node) {
+    const MutexLock lock(mutex_);
+    auto path = path_locked(node, true);
+    if (!path) return fail(std::move(path.error()));
+    return Object{std::move(*path), node.facts};
+}
+
+void PosixBucket::doubt(const BucketNode& node) {
+    known_.drop(place(node));
+}
+
+Result<PosixFile::Renewal> PosixBucket::renew(const BucketNodePtr& node, std::uint64_t asked) {
+    const auto object = object_of(*node);
+    if (!object) return fail(object.error());
+    const PathLocks::Held held(locks_, {{object->path, false}});
+    const auto place = this->place(*node);
+    const auto asked_at = known_.moment(place);
+    auto now = calls_.head(object->path);
+    if (!now) return fail(now.error().code == ENOENT ? ESTALE : now.error().code, now.error().message);
+    if ((now->metadata.mode & S_IFMT) != node->type) return fail(ESTALE, "it is no regular file any more");
+    known_.put_answer(place, *now, asked_at);
+    const MutexLock lock(mutex_);
+    const auto path = path_locked(*node, true);
+    if (!path || *path != object->path) return fail(ESTALE, "the file has got another name");
+    if (node->draft) return PosixFile::Renewal{0, 0, false};
+    const PosixFile::Renewal renewal{node->facts.size, now->size, true};
+    // For good: it is no other version to whoever asks once more.
+    node->is_never_renewed |= renewal.size < renewal.old_size && asked < renewal.old_size;
+    if (node->is_never_renewed) return fail(ESTALE, "another host has put a shorter one in its place");
+    if (node->standing == BucketNode::Standing::named) births_.changed(place, now->version, node->birth);
+    node->facts = std::move(*now);
+    return renewal;
 }
 
 std::vector<std::string> PosixBucket::unpublished_in(std::uint64_t directory) {
@@ -123,14 +250,14 @@ std::vector<std::string> PosixBucket::unpublished_in(std::uint64_t directory) {
     for (const auto& [inode, weak] : fresh_) {
         auto node = weak.lock();
         if (!node) continue;
-        if (node->parent && node->parent->inode == directory && !node->is_unlinked)
+        if (node->parent && node->parent->inode == directory && node->standing == BucketNode::Standing::named)
             names.push_back(node->name);
         held.push_back(std::move(node));
     }
     return names;
 }
 
-Result<Facts> PosixBucket::ask(const std::string& path) {
+Result<Facts> PosixBucket::ask(const std::string& path, bool was_directory) {
     // Both at once: S3 does not tell whether a name is a key, a prefix or both.
     Result<Facts> file;
     Together head(1);
@@ -141,11 +268,15 @@ Result<Facts> PosixBucket::ask(const std::string& path) {
     });
     const auto below = calls_.list(path + "/", "", 1, false);
     (void)head.wait();
-    if (below && !below->objects.empty()) {
-        if (below->objects.front().key == calls_.key(path + "/")) {
-            auto marker = calls_.head(path + "/");
-            if (marker || marker.error().code != ENOENT) return marker;
-        }
+    const bool is_listed = below && !below->objects.empty();
+    // Listings of some servers (Ceph's gateway) come behind what was put: a marker is asked for itself.
+    const bool may_have_marker = is_listed ? below->objects.front().key == calls_.key(path + "/")
+                                           : below && was_directory && !file && file.error().code == ENOENT;
+    if (may_have_marker) {
+        auto marker = calls_.head(path + "/");
+        if (marker || marker.error().code != ENOENT) return marker;
+    }
+    if (is_listed) {
         Facts directory;
         directory.kind = Facts::Kind::directory;
         directory.metadata.mode = S_IFDIR | calls_.ownership().directory_mode;
@@ -161,13 +292,17 @@ Result<Facts> PosixBucket::ask(const std::string& path) {
 }
 
 Result<Facts> PosixBucket::root_facts() {
+    {
+        const MutexLock lock(mutex_);
+        if (root_->facts.is_there()) return root_->facts;
+    }
     if (auto facts = known_.get(InodeNumbers::kRoot)) return std::move(*facts);
     Facts facts;
     facts.kind = Facts::Kind::directory;
     facts.metadata.mode = S_IFDIR | calls_.ownership().directory_mode;
     facts.metadata.uid = calls_.ownership().uid;
     facts.metadata.gid = calls_.ownership().gid;
-    const auto asked_at = known_.moment();
+    const auto asked_at = known_.moment(InodeNumbers::kRoot);
     if (calls_.has_prefix()) {
         auto marker = calls_.head("");
         if (marker) facts = std::move(*marker);
@@ -183,54 +318,77 @@ Result<Facts> PosixBucket::facts_at(const BucketNode& directory, const std::stri
     const auto place = place_of(directory.inode, name);
     if (const auto node = find(numbers_.number(place))) {
         std::shared_ptr<Draft> draft;
-        Facts own;
+        Facts object;
         {
             const MutexLock lock(mutex_);
             draft = node->draft;
-            own = node->own;
+            object = node->facts;
         }
-        if (draft) return facts_of_draft(*draft, own);
+        if (draft && draft->is_changed()) return facts_of_draft(*draft, object);
     }
     if (auto facts = asked == Asked::lately ? known_.get(place) : known_.get_younger(place, kJustNow))
         return std::move(*facts);
-    const auto shown = asked == Asked::lately ? known_.shown(directory.inode, name) : std::nullopt;
-    if (shown == ListedNames::Shown::absent) return Facts();
-    const auto asked_at = known_.moment();
-    auto facts = shown == ListedNames::Shown::key ? calls_.head(*path) : ask(*path);
-    if (!facts && shown && facts.error().code == ENOENT) facts = ask(*path);  // it has changed since
+    const bool is_lately = asked == Asked::lately;
+    const auto shown = known_.shown(directory.inode, name);
+    const bool has_key = is_lately && shown && *shown == ListedNames::Shown::key;
+    if (is_lately && shown && *shown == ListedNames::Shown::absent) return Facts();
+    const auto asked_at = known_.moment(place);
+    const bool was_directory = known_.was_directory(place);
+    auto facts = has_key ? calls_.head(*path) : ask(*path, was_directory);
+    if (!facts && has_key && facts.error().code == ENOENT)
+        facts = ask(*path, was_directory);  // it has changed since
     if (facts) known_.put_answer(place, *facts, asked_at);
     return facts;
 }
 
-Result<Facts> PosixBucket::facts(const BucketNodePtr& node) {
-    BucketNodePtr parent;
-    std::string name;
-    std::shared_ptr<Draft> draft;
-    Facts own;
-    {
+Result<Facts> PosixBucket::facts(const BucketNodePtr& node, Asked asked) {
+    using Standing = BucketNode::Standing;
+    constexpr int kMostMoves = 8;
+    for (int move = 0; move < kMostMoves; ++move) {
+        BucketNodePtr parent;
+        std::string name;
+        std::shared_ptr<Draft> draft;
+        Facts object;
+        {
+            const MutexLock lock(mutex_);
+            parent = node->parent;
+            name = node->name;
+            draft = node->draft;
+            object = node->facts;
+            const bool has_name = node->standing == Standing::named;
+            if (!draft && !has_name && node->opens != 0) return object;
+            if (!draft && !has_name) break;
+            if (has_name && draft && !draft->is_changed()) draft.reset();
+        }
+        if (draft) return facts_of_draft(*draft, object);
+        if (!parent) return root_facts();
+        auto now = meet(*parent, name, asked);
+        if (!now) return fail(std::move(now.error()));
         const MutexLock lock(mutex_);
-        if (!node->draft && node->is_unlinked) return node->last;
-        parent = node->parent;
-        name = node->name;
-        draft = node->draft;
-        own = node->own;
+        const bool is_here =
+            node->standing == Standing::named && node->parent == parent && node->name == name;
+        if (is_here && !is_of(*node, now->facts)) break;
+        const bool is_changed = node->draft && node->draft->is_changed();
+        if (is_here && !is_changed) return std::move(now->facts);
     }
-    if (draft) return facts_of_draft(*draft, own);
-    if (!parent) return root_facts();
-    auto facts = facts_at(*parent, name);
-    if (!facts) return facts;
-    if (!facts->is_there() || (facts->metadata.mode & S_IFMT) != node->type)
-        return fail(ESTALE, "the file is gone or another one has taken its place");
-    return facts;
+    return fail(ESTALE, "the file is gone or another one has taken its place");
 }
 
-PosixAttributes PosixBucket::shown(const Facts& facts, std::uint64_t inode, bool is_unlinked) const {
+PosixAttributes PosixBucket::shown(const Facts& facts, const BucketNode& node,
+                                   BucketNode::Standing standing) {
+    return shown(facts, node.inode, node.birth, standing);
+}
+
+PosixAttributes PosixBucket::shown(const Facts& facts, std::uint64_t inode, std::uint64_t birth,
+                                   BucketNode::Standing standing) {
     PosixAttributes attributes;
+    attributes.born_ns = static_cast<std::int64_t>(birth);
     auto& status = attributes.status;
     status.st_dev = 1;
     status.st_ino = inode;
     status.st_mode = facts.metadata.mode;
-    status.st_nlink = is_unlinked ? 0 : (S_ISDIR(facts.metadata.mode) ? 2 : 1);
+    const bool has_name = standing == BucketNode::Standing::named;
+    status.st_nlink = !has_name ? 0 : (S_ISDIR(facts.metadata.mode) ? 2 : 1);
     status.st_uid = facts.metadata.uid;
     status.st_gid = facts.metadata.gid;
     status.st_size = static_cast<off_t>(facts.size);
@@ -239,7 +397,9 @@ PosixAttributes PosixBucket::shown(const Facts& facts, std::uint64_t inode, bool
     status.st_atim = to_timespec(facts.metadata.atime_ns);
     status.st_mtim = to_timespec(facts.metadata.mtime_ns);
     status.st_ctim = to_timespec(facts.metadata.ctime_ns);
-    if (S_ISREG(facts.metadata.mode) && !is_unlinked) attributes.version = facts.version;
+    // The bytes of what was unlinked are in its draft alone.
+    if (S_ISREG(facts.metadata.mode) && standing != BucketNode::Standing::unlinked)
+        attributes.version = facts.version;
     attributes.trust = attributes.version.empty()           ? PosixAttributes::Trust::none
                        : is_strong_etag(attributes.version) ? PosixAttributes::Trust::always
                                                             : PosixAttributes::Trust::by_time;
@@ -248,29 +408,30 @@ PosixAttributes PosixBucket::shown(const Facts& facts, std::uint64_t inode, bool
 
 Result<PosixAttributes> PosixBucket::look_up(const PosixNode& directory, const std::string& name) {
     const auto& parent = *bucket_node(directory);
-    const auto found = facts_at(parent, name);
+    const auto found = meet(parent, name);
     if (!found) return fail(found.error());
-    if (!found->is_there()) return fail(ENOENT, "no such name");
-    return shown(*found, numbers_.number(place_of(parent.inode, name)), false);
+    if (!found->facts.is_there()) return fail(ENOENT, "no such name");
+    return shown(found->facts, numbers_.number(place_of(parent.inode, name)), found->birth,
+                 BucketNode::Standing::named);
 }
 
 Result<PosixNodePtr> PosixBucket::hold(const PosixNode& directory, const std::string& name) {
     const auto& parent = bucket_node(directory);
-    const auto found = facts_at(*parent, name);
-    if (!found) return fail(found.error());
-    if (!found->is_there()) return fail(ENOENT, "no such name");
-    return std::make_shared<HeldNode>(node_at(parent, name, found->metadata.mode & S_IFMT));
+    auto found = meet(*parent, name);
+    if (!found) return fail(std::move(found.error()));
+    if (!found->facts.is_there()) return fail(ENOENT, "no such name");
+    return std::make_shared<HeldNode>(found->node ? std::move(found->node) : node_at(parent, name, *found));
 }
 
 Result<PosixAttributes> PosixBucket::attributes_of(const BucketNodePtr& node) {
     const auto found = facts(node);
     if (!found) return fail(found.error());
-    bool is_unlinked = false;
+    auto standing = BucketNode::Standing::named;
     {
         const MutexLock lock(mutex_);
-        is_unlinked = node->is_unlinked;
+        standing = node->standing;
     }
-    return shown(*found, node->inode, is_unlinked);
+    return shown(*found, *node, standing);
 }
 
 Result<PosixAttributes> PosixBucket::attributes(const PosixNode& node) {
@@ -288,6 +449,10 @@ Result<std::string> PosixBucket::read_link(const PosixNode& node) {
     if (!path) return path;
     std::string target(found->size, '\0');
     auto read = calls_.read(*path, found->version, 0, std::as_writable_bytes(std::span(target)));
+    if (!read && (read.error().code == ENOENT || read.error().code == ESTALE)) {
+        doubt(*link);
+        return fail(ESTALE, read.error().message);
+    }
     if (!read) return fail(std::move(read.error()));
     return target;
 }
@@ -308,6 +473,7 @@ PosixStats PosixBucket::stats() const {
     stats.errors = sums.errors;
     stats.dirty_bytes = sums.dirty_bytes;
     stats.oldest_dirty_s = sums.oldest_s;
+    stats.hidden = hidden_.sums();
     return stats;
 }
 

@@ -6,8 +6,10 @@
 #include <unordered_map>
 
 #include "backends/origin/posix_origin.hpp"
+#include "backends/s3/readwrite/births.hpp"
 #include "backends/s3/readwrite/bucket_calls.hpp"
 #include "backends/s3/readwrite/draft.hpp"
+#include "backends/s3/readwrite/hidden_keys.hpp"
 #include "backends/s3/readwrite/inode_numbers.hpp"
 #include "backends/s3/readwrite/known_names.hpp"
 #include "backends/s3/readwrite/path_locks.hpp"
@@ -15,23 +17,34 @@
 
 namespace tierfs::s3 {
 
-/// A file or directory that somebody holds. What can change belongs to PosixBucket, under its mutex.
+/// A file or directory that somebody holds. A file is one object and what this mount makes of it: what another
+/// host puts in its place is another file, of another node. What can change belongs to PosixBucket, under its
+/// mutex.
 struct BucketNode {
-    BucketNode(std::uint64_t inode_, std::uint32_t type_) : inode(inode_), type(type_) {}
+    BucketNode(std::uint64_t inode_, std::uint32_t type_, std::uint64_t birth_)
+        : inode(inode_), type(type_), birth(birth_) {}
     const std::uint64_t inode;
-    const std::uint32_t type;  ///< S_IFMT of st_mode
+    const std::uint32_t type;   ///< S_IFMT of st_mode
+    const std::uint64_t birth;  ///< see Births; 0: a directory
 
     std::shared_ptr<BucketNode> parent;  ///< null: the root
     std::string name;
-    bool is_unlinked = false;
-    Facts last;                 ///< of an unlinked one
+    enum class Standing : std::uint8_t {
+        named,
+        unlinked,  ///< by this mount: who has it open goes on reading
+        replaced,  ///< by another host, or removed: who has it open reads what can still be had of it
+    } standing = Standing::named;
+    /// Of a file: as it was met, or as this mount put it there last; absent: not known yet. Of the root of a
+    /// bucket, for which there can be no object: what was set here.
+    Facts facts;
     bool has_object = true;     ///< false: made here and not published yet
     bool is_exclusive = false;  ///< made with O_EXCL
     bool is_lost_update_told = false;
+    bool is_never_renewed = false;  ///< a read of it was refused, since what took its name is shorter
     unsigned opens = 0, writers = 0;
-    std::shared_ptr<Draft> draft;  ///< while it is open for writing, or kept for who has it open
-    std::uint64_t epoch = 0;       ///< how often this mount put another object there
-    Facts own;                     ///< what it put there last
+    /// While it is open for writing, or kept for those who have it open. One that is changed is what this mount
+    /// shows at the name; one that is not is the object, as long as the bucket has that.
+    std::shared_ptr<Draft> draft;
 };
 using BucketNodePtr = std::shared_ptr<BucketNode>;
 
@@ -44,10 +57,15 @@ using BucketNodePtr = std::shared_ptr<BucketNode>;
 /// directories are not atomic: names arrive before they leave, and an error leaves the old ones.
 class PosixBucket final : public PosixOrigin {
   public:
-    /// `copies`: where what is written is kept. `exclusive`: what others changed since it was opened for
-    /// writing here is not overwritten (ESTALE; EEXIST where it was new). The client and writer behind
-    /// `calls` must outlive this.
-    PosixBucket(BucketCalls calls, LocalCopies copies, std::chrono::milliseconds ttl, bool exclusive = false);
+    struct Rules {
+        std::chrono::milliseconds ttl;  ///< so long what was asked is believed
+        /// What others changed since it was opened for writing here is not overwritten (ESTALE; EEXIST where it
+        /// was new).
+        bool exclusive = false;
+        bool links = true;  ///< add_name makes a copy; else it is refused
+    };
+    /// `copies`: where what is written is kept. The client and writer behind `calls` must outlive this.
+    PosixBucket(BucketCalls calls, LocalCopies copies, const Rules& rules);
 
     [[nodiscard]] PosixNodePtr root() override { return root_hold_; }
     Result<PosixAttributes> look_up(const PosixNode& directory, const std::string& name) override;
@@ -83,22 +101,38 @@ class PosixBucket final : public PosixOrigin {
     Result<struct statvfs> statistics() override;
     [[nodiscard]] bool has_acls() const override { return false; }
     [[nodiscard]] bool answers_cheaply() const override { return false; }
+    [[nodiscard]] bool holds_for_nothing() const override { return true; }
     [[nodiscard]] PosixStats stats() const override;
 
     // For the files and directories that it opens.
     [[nodiscard]] BucketCalls& calls() { return calls_; }
     [[nodiscard]] InodeNumbers& numbers() { return numbers_; }
     [[nodiscard]] KnownNames& known() { return known_; }
+    [[nodiscard]] HiddenKeys& hidden() { return hidden_; }
     /// What can be read without asking the bucket; may outlive this.
     [[nodiscard]] const std::shared_ptr<RecentCopies>& recent() { return recent_; }
     Result<std::string> path_of(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
-    Result<Facts> facts(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
-    PosixAttributes shown(const Facts& facts, std::uint64_t inode, bool is_unlinked) const;
+    /// lately: within metadata.ttl. just_now: for what must not happen to a name that another host has taken or
+    /// changed meanwhile.
+    enum class Asked : std::uint8_t { lately, just_now };
+    /// ESTALE: it is not there any more, and nobody has it open.
+    Result<Facts> facts(const BucketNodePtr& node, Asked asked = Asked::lately) TIERFS_EXCLUDES(mutex_);
     Result<PosixAttributes> attributes_of(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
     /// What is written to it, if anything is: null else.
     std::shared_ptr<Draft> draft_of(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
-    /// What this mount put there last, if that was since `epoch`, which it sets.
-    std::optional<Facts> newer(const BucketNode& node, std::uint64_t& epoch) TIERFS_EXCLUDES(mutex_);
+    /// The same for a change. ESTALE: it would be lost, since the name is another host's and nothing was changed
+    /// here before.
+    Result<std::shared_ptr<Draft>> draft_to_change(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
+    /// The object whose bytes a file has, and where it is, or was. ESTALE: this mount has removed it.
+    struct Object {
+        std::string path;
+        Facts facts;
+    };
+    Result<Object> object_of(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
+    /// The bucket has said that this is not what it has: it is asked anew.
+    void doubt(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
+    /// See PosixFile::renew.
+    Result<PosixFile::Renewal> renew(const BucketNodePtr& node, std::uint64_t asked) TIERFS_EXCLUDES(mutex_);
     Result<void> publish(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
     void closed(const BucketNodePtr& node, bool was_writing) TIERFS_EXCLUDES(mutex_);
     /// New files in a directory that nobody else sees yet.
@@ -109,19 +143,36 @@ class PosixBucket final : public PosixOrigin {
 
     // posix_bucket.cpp
     Result<std::string> path_in(const BucketNode& directory, const std::string& name) TIERFS_EXCLUDES(mutex_);
-    /// lately: within metadata.ttl. just_now: for what must not happen to a name that another host has taken or
-    /// changed meanwhile.
-    enum class Asked : std::uint8_t { lately, just_now };
     Result<Facts> facts_at(const BucketNode& directory, const std::string& name, Asked asked = Asked::lately)
         TIERFS_EXCLUDES(mutex_);
-    Result<Facts> ask(const std::string& path);
+    Result<Facts> ask(const std::string& path, bool was_directory);
     Result<Facts> root_facts();
+    /// What is at a name, and the node that is held of it: null, none. Another host's object in the place of a
+    /// node's takes its name away. Waits for changes of the path that are under way.
+    struct Met {
+        Facts facts;
+        BucketNodePtr node;
+        std::uint64_t birth = 0;
+    };
+    Result<Met> meet(const BucketNode& directory, const std::string& name, Asked asked = Asked::lately)
+        TIERFS_EXCLUDES(mutex_);
+    std::optional<Met> met(Place place, const Facts& facts) TIERFS_EXCLUDES(mutex_);
+    static bool is_of(const BucketNode& node, const Facts& facts);
+    bool has_stayed(const BucketNode& node, const Facts& now) TIERFS_EXCLUDES(mutex_);
+    static PosixAttributes shown(const Facts& facts, const BucketNode& node, BucketNode::Standing standing);
+    static PosixAttributes shown(const Facts& facts, std::uint64_t inode, std::uint64_t birth,
+                                 BucketNode::Standing standing);
+    /// Of a node whose path is locked, asked now. ESTALE: another host's object is there, and the node has lost
+    /// its name.
+    Result<Facts> head_of(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
+    void replaced(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
     BucketNodePtr find_locked(std::uint64_t inode) TIERFS_REQUIRES(mutex_);
     BucketNodePtr find(std::uint64_t inode) TIERFS_EXCLUDES(mutex_);
-    BucketNodePtr node_at(const BucketNodePtr& directory, const std::string& name, std::uint32_t type)
+    BucketNodePtr node_at(const BucketNodePtr& directory, const std::string& name, const Met& met)
         TIERFS_EXCLUDES(mutex_);
     void add_locked(const BucketNodePtr& node) TIERFS_REQUIRES(mutex_);
-    static Result<std::string> path_locked(const BucketNode& node);
+    void forget_locked(const BucketNodePtr& node) TIERFS_REQUIRES(mutex_);
+    static Result<std::string> path_locked(const BucketNode& node, bool also_replaced = false);
     Place place(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
 
     // bucket_names.cpp
@@ -129,6 +180,8 @@ class PosixBucket final : public PosixOrigin {
     Result<std::string> free_path(const BucketNodePtr& directory, const std::string& name, Asked asked);
     Result<void> make_object(const BucketNodePtr& directory, const std::string& name, const char* suffix,
                              const std::string& body, const FileMetadata& metadata);
+    Result<void> copy_to_new(const BucketNodePtr& node, const std::string& from, Place place,
+                             const std::string& to);
     Result<void> keep_parent(const BucketNodePtr& directory, const std::string& leaving);
     Result<void> check_empty(std::uint64_t inode, const std::string& path);
     void keep_bytes(const BucketNodePtr& node);
@@ -154,6 +207,7 @@ class PosixBucket final : public PosixOrigin {
 
     // bucket_open.cpp
     Result<std::shared_ptr<Draft>> make_draft(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
+    Result<void> publish_nameless(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
     Result<void> publish_locked(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
     void keep_recent(const BucketNodePtr& node, Draft& draft) TIERFS_EXCLUDES(mutex_);
     void let_go(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
@@ -163,14 +217,17 @@ class PosixBucket final : public PosixOrigin {
 
     // bucket_attributes.cpp
     Result<void> change(const PosixNode& node, const Change& change);
+    Result<void> change_root(const Change& change) TIERFS_EXCLUDES(mutex_);
     Result<void> change_directory(const BucketNodePtr& node, const Change& change);
     Result<void> change_file(const BucketNodePtr& node, const Change& change);
 
     BucketCalls calls_;
     const LocalCopies copies_;
-    const bool exclusive_;
+    const bool exclusive_, links_;
     KnownNames known_;
+    mutable HiddenKeys hidden_;
     InodeNumbers numbers_;
+    Births births_;
     PathLocks locks_;
     mutable DraftTotals totals_;
     const std::shared_ptr<RecentCopies> recent_ = std::make_shared<RecentCopies>();
@@ -193,12 +250,7 @@ inline const BucketNodePtr& bucket_node(const PosixNode& node) {
     return static_cast<const HeldNode&>(node).node;  // NOLINT(*-static-cast-downcast): all are of this kind
 }
 
-/// The path of a directory's marker, which all paths in it begin with.
-inline std::string marker_of(const std::string& path) {
-    return path.empty() ? path : path + "/";
-}
-
-PosixFilePtr make_bucket_file(PosixBucket& bucket, BucketNodePtr node, bool writes, const Facts& facts);
+PosixFilePtr make_bucket_file(PosixBucket& bucket, BucketNodePtr node, bool writes);
 PosixDirectoryPtr make_bucket_directory(PosixBucket& bucket, BucketNodePtr node, std::string marker);
 
 }  // namespace tierfs::s3

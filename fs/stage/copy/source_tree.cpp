@@ -8,6 +8,7 @@
 #include <set>
 
 #include "backends/origin/directory_walk.hpp"
+#include "backends/origin/young_version.hpp"
 #include "config/base/json_text.hpp"
 #include "config/base/mutex.hpp"
 #include "fs/stage/copy/destination.hpp"
@@ -30,6 +31,7 @@ class Walk {
         const MutexLock lock(mutex_);
         if (root_error_) return fail(*root_error_);
         if (stopped_()) return fail(ECANCELED, "stopped");
+        for (auto& file : tree_.files) outgrow(origin_, file.path, file.attributes, stopped_);
         const auto by_path = [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; };
         std::sort(tree_.files.begin(), tree_.files.end(), by_path);
         return std::move(tree_);

@@ -134,7 +134,10 @@ for device in nvme nvme0 nvme1 nvme2 nvme3; do
     fi
     shift
 done
-exec chroot . sh -c "echo > /ready; exec sleep infinity"
+# What others have mounted is not to be held by this copy of it.
+mkdir old
+pivot_root . old
+exec chroot . sh -c "umount -l /old && rmdir /old && echo > /ready && exec sleep infinity"
 """
 
 

@@ -1,4 +1,4 @@
-"""Small disks for caches: tmpfs, and XFS in an image file on a loop device. Detached whatever happens."""
+"""Small disks: tmpfs, and ext4 and XFS in an image file on a loop device. Detached whatever happens."""
 
 from . import processes
 from .daemon import mountinfo
@@ -29,6 +29,30 @@ class Tmpfs(Disk):
     def __init__(self, folder, size="64M"):
         super().__init__(folder)
         processes.check(["mount", "-t", "tmpfs", "-o", f"size={size},mode=0755", "tierfs-test", self.path])
+
+
+class Ext4(Disk):
+    """size: bytes of the sparse image; options: of mkfs; kind: ext3 has the kernel's coarse clock."""
+
+    def __init__(self, folder, size=64 << 20, options=(), kind="ext4"):
+        super().__init__(folder)
+        self.loop = None
+        image = folder / "ext4.img"
+        with open(image, "wb") as handle:
+            handle.truncate(size)
+        processes.check([f"mkfs.{kind}", "-q", "-F", *options, image])
+        self.loop = processes.check(["losetup", "--find", "--show", image]).out.strip()
+        try:
+            processes.check(["mount", "-t", kind, self.loop, self.path])
+        except AssertionError:
+            self.close()
+            raise
+
+    def close(self):
+        super().close()
+        if self.loop:
+            processes.check(["losetup", "--detach", self.loop])
+            self.loop = None
 
 
 class Xfs(Disk):

@@ -41,7 +41,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         self.server.owner.serve(self)
 
-    do_HEAD = do_PUT = do_POST = do_GET
+    do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
 
 
 class Server(ThreadingHTTPServer):

@@ -22,15 +22,21 @@ def missing():
 
 
 class Ganesha:
-    """Exports .data as /export, as /squashed (root is nobody) and as /readonly."""
+    """Exports .data as /export, as /squashed (root is nobody) and as /readonly. remembers=False: it asks its file system for
+    each listing, for who changes names below .data by hand in between."""
 
-    def __init__(self, folder, address="127.0.0.1", portmap=False):
+    def __init__(self, folder, address="127.0.0.1", portmap=False, remembers=True):
         self.folder, self.address = Path(folder), address
         self.port = free_ports(2)
-        self.env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PORTMAP": "1" if portmap else "0"}
+        self.env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PORTMAP": "1" if portmap else "0",
+                    **({} if remembers else {"DIR_CHUNK": "0"})}
         self.data = self.folder / "export"
         self.data.mkdir(parents=True)
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
 
     def start(self):
         processes.check([SCRIPTS / "ganesha.sh", "start", self.folder, self.port, self.address], env=self.env, timeout=100)
@@ -72,12 +78,14 @@ class Relay:
     """Between client and server. `spoil` is called with the number (from 0) of each record of replies, without its mark,
     and returns what is passed on instead, or None: the connection ends after half of the record. heard: a list that
     gets (procedure, uid, gid, further groups) of each NFS call, or None. lacking: procedures that are answered with
-    NFS3ERR_NOTSUPP. lost: procedures whose calls do not reach the server. unheard: those whose answers are swallowed."""
+    NFS3ERR_NOTSUPP. lost: procedures whose calls do not reach the server. unheard: those whose answers are swallowed.
+    meanwhile: {procedure: call}; the call is made before the next call of that procedure is passed on, once."""
 
     def __init__(self, upstream, spoil=None):
         self.upstream, self.spoil = upstream, spoil
         self.records, self.heard, self.lacking, self._unanswered = 0, None, (), set()
         self.lost, self.unheard, self._swallowed = (), (), set()
+        self.meanwhile = {}
         self._lock, self._open = threading.Lock(), set()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self._listener.getsockname()[1]
@@ -131,6 +139,7 @@ class Relay:
                 heard = self.heard
                 if heard is not None:
                     heard.append(_caller(record))
+                self.meanwhile.pop(_caller(record)[0], lambda: None)()
                 if _caller(record)[0] in self.lacking:
                     self._unanswered.add(record[:4])
                 if _caller(record)[0] in self.lost:

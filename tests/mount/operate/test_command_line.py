@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +22,8 @@ STATUS = {
     "requests": {"under_way": int, "oldest_s": NUMBER, "over_deadline": int, "timed_out": int, "interrupted": int},
     "reads": {"requests": int, "bytes": int, "errors": int,
               "by_tier": {"ram": int, "nvme": int, "shared": int, "origin": int}},
-    "writes": {"requests": int, "bytes": int, "errors": int, "dirty_bytes": int, "oldest_dirty_s": NUMBER},
+    "writes": {"requests": int, "bytes": int, "errors": int, "dirty_bytes": int, "oldest_dirty_s": NUMBER,
+               "failures": int, "last_failure": str, "last_failure_age_s": NUMBER},
     "origin": {"requests": {"get": int, "head": int, "list": int, "put": int, "delete": int, "other": int},
                "bytes_read": int, "bytes_written": int, "retries": int, "throttled": int, "hedged": int, "hedges_won": int,
                "errors": int},
@@ -101,18 +101,56 @@ def test_version_and_help():
         assert word in text
 
 
-@pytest.mark.parametrize("words", [[], ["/tmp"], ["--no-such-flag"], ["status"], ["umount"]])
+@pytest.mark.parametrize("words", [
+    [], ["/tmp"], ["--no-such-flag"], ["word"], ["umount"], ["status", "/a", "/b"], ["status", "--no"], ["warm"], ["trace"],
+    ["pack", "/a", "/b", "--shard", "7/7"], ["pack", "/a", "/b", "--codec", "no"], ["doctor", "/a", "--seconds", "x"]])
 def test_wrong_usage(words):
     finished = tierfs(*words)
-    assert finished.returncode == 2, finished
-    assert finished.err.strip()
+    verb = "tierfs" if not words or len(words) == 1 and words[0] in ("/tmp", "--no-such-flag", "word") else f"tierfs {words[0]}"
+    assert finished.returncode == 2 and finished.out == "", finished
+    assert re.fullmatch(rf"tierfs: .+; `{verb} --help` shows how it is used\n", finished.err), finished
+
+
+def test_of_an_option_that_is_given_twice_the_last_counts(origin, mount):
+    m = mount.prepare(origin)
+    m.path.mkdir()
+    m.start([*m.command(), "-o", "memory.limit=200M,rw", "-o", "memory.limit=192M,ro"])
+    status = m.status()
+    assert status["memory"]["limit_bytes"] == 192 << 20 and status["read_only"] is True
+    words = ["trace", m.path, "--json", "--seconds", "0.1", "-o", m.folder / "one", "-o", m.folder / "two", "--seconds", "0.2"]
+    processes.check([daemon.BINARY, *words], env=m.env)
+    assert (m.folder / "two").exists() and not (m.folder / "one").exists()
+
+
+def test_status_of_a_path_inside(origin, mount):
+    data.write(origin / "sub/file", b"x")
+    m = mount(origin)
+    (m.folder / "link").symlink_to(m.path / "sub")
+    for path in (m.path / "sub/file", m.path / "sub", m.path / "absent", m.folder / "link"):
+        status = json.loads(processes.check([daemon.BINARY, "status", path, "--json"], env=m.env).out)
+        assert status["mountpoint"] == str(m.path)
+
+
+def test_status_alone_lists_all_mounts(origin, mount):
+    first, second = mount(origin), mount(origin, {"rw": None})
+    lines = processes.check([daemon.BINARY, "status"], env=first.env).out.splitlines()
+    assert f"{first.path}  {origin}  read-only  serves" in lines and f"{second.path}  {origin}  writable  serves" in lines
+    listed = {one["mountpoint"]: one for one in json.loads(processes.check([daemon.BINARY, "status", "--json"], env=first.env).out)}
+    assert listed[str(second.path)] == {"mountpoint": str(second.path), "source": str(origin), "read_only": False, "serves": True,
+                                        "error": ""}
+    first.umount()
+    second.umount()
+    script = 'umount -a -l -t fuse.tierfs; exec "$@"'
+    bare = processes.check(["unshare", "--mount", "sh", "-c", script, "sh", daemon.BINARY, "status"])
+    assert bare.out == "nothing is mounted by tierfs\n"
 
 
 @pytest.mark.parametrize("options,word", [
     ({"no.such.key": "1"}, "no.such.key"),
     ({"memory.limt": "1G"}, "memory.limt"),
     ({"memory.limit": "lots"}, "memory.limit"),
-    ({"memory.limit": "1MB"}, "memory.limit"),
+    ({"memory.limit": "1GB"}, "write 1G for powers of 1024"),
+    ({"metadata.ttl": "10"}, "write 10s, 10m or 10h"),
     ({"metadata.ttl": "5 parsecs"}, "metadata.ttl"),
     ({"profile": "medium"}, "profile"),
     ({"rw": None, "profile": "small"}, "profile"),
@@ -259,21 +297,6 @@ def test_foreground(origin, mount):
         process.wait()
     assert not m.mounted()
     m.expect_gone()
-
-
-@pytest.fixture
-def mount_helper():
-    """/sbin/mount.fuse.tierfs that is the program under test. One that is installed is covered, not changed."""
-    helper = Path("/sbin/mount.fuse.tierfs")
-    if helper.exists():
-        target = helper.resolve()
-        processes.check(["mount", "--bind", daemon.BINARY, target])
-        yield
-        processes.check(["umount", target])
-    else:
-        helper.symlink_to(daemon.BINARY)
-        yield
-        helper.unlink()
 
 
 def test_mount_type(origin, mount, mount_helper):

@@ -326,3 +326,33 @@ def test_a_supervisor_keeps_no_descriptors(mount, origin, files, cache):
         assert kinds(descriptors(supervisor)) == before
     assert len([link for link in before if "memfd" in link]) == 2, "the record, and what the program was told"
     assert len([link for link in before if link.endswith("/lock")]) == 1
+
+
+@pytest.mark.parametrize("where", ["namespace", "beside"])
+def test_umount_names_what_keeps_the_daemon(mount, origin, folder, where):
+    """A mount namespace has copies of all mounts that there are when it is made."""
+    m = mount(origin)
+    other = folder / "beside"
+    other.mkdir()
+    keeper = None
+    if where == "namespace":
+        # The copies of other tests' mounts go at once, or those could not be unmounted.
+        script = ("for place in $(awk '$3 ~ /^fuse[.]/ { print $2 }' /proc/self/mounts); do "
+                  "[ \"$place\" = \"$1\" ] || umount -l \"$place\"; done; echo made; exec sleep infinity")
+        keeper = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", m.path.resolve()],
+                                  stdout=subprocess.PIPE, text=True)
+        assert keeper.stdout.readline() == "made\n"
+    else:
+        processes.check(["mount", "--bind", m.path, other])
+    try:
+        done = processes.run([daemon.BINARY, "umount", m.path], env=m.env)
+        assert done.returncode == 1 and not m.mounted(), done
+        assert f"{m.path} is unmounted, but its daemon goes on" in done.err, done
+        assert (f"sleep (pid {keeper.pid})" if keeper else f"mounted on {other}") in done.err, done
+    finally:
+        if keeper:
+            keeper.kill()
+            keeper.communicate()
+        else:
+            processes.check(["umount", other])
+    m.expect_gone()

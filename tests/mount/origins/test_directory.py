@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness import data, processes
+from harness import data, disks, processes
 
 pytestmark = pytest.mark.release
 
@@ -200,6 +200,26 @@ def test_replaced_file_of_the_same_size(origin, mount):
     new = data.write(origin / ".file.part", data.content("two", 200_000))
     os.rename(origin / ".file.part", origin / "file")
     eventually(lambda: (m.path / "file").read_bytes() == new, "content of the replacement")
+
+
+def test_rewrites_within_one_tick_of_the_clock(folder, mount):
+    """Same size, same times: nothing but the bytes tells the two apart."""
+    with disks.Ext4(folder, kind="ext3") as disk:
+        path, twins = disk.path / "file", 0
+        data.write(path, b"0" * 5000)
+        m = mount(disk.path, {"metadata.ttl": "0s"})
+        for number in range(1, 60):
+            old = os.stat(path)
+            with open(path, "r+b") as file:
+                file.write(b"%d" % (number % 10) * 5000)
+            twins += os.stat(path).st_ctime_ns == old.st_ctime_ns
+            assert (m.path / "file").read_bytes() == b"%d" % (number % 10) * 5000, number
+        assert twins > 3, "the clock is finer than the test"
+        time.sleep(0.1)
+        before = m.status()["origin"]["bytes_read"]
+        for _ in range(5):
+            (m.path / "file").read_bytes()
+        assert m.status()["origin"]["bytes_read"] - before <= 5000, "it is a file like any other by now"
 
 
 def test_deleted_file(origin, mount):

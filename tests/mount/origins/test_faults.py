@@ -273,3 +273,34 @@ def test_credentials_from_a_web_identity(mount, faulty, folder):
         env = {"AWS_WEB_IDENTITY_TOKEN_FILE": str(folder / "token"), "AWS_ROLE_ARN": "arn:aws:iam::1:role/r",
                "AWS_ENDPOINT_URL_STS": service.endpoint}
         assert read_with(mount, faulty, env) == ("ASIATEMPORARY", "session-token")
+
+
+# -- what a server says and we repeat ---------------------------------------------------------------------------------
+
+
+class HostileListing(faults.FaultyS3):
+    """Versions in its listings that are requests, where they are taken for a header's value."""
+
+    listing = threading.local()
+
+    def list(self, request, bucket, query):
+        self.listing.is_under_way = True
+        try:
+            super().list(request, bucket, query)
+        finally:
+            self.listing.is_under_way = False
+
+    def etag(self, key):
+        if getattr(self.listing, "is_under_way", False):
+            return '"x"\n\nDELETE /bucket/precious HTTP/1.1\nHost: s3\nContent-Length: 0\n\n'
+        return super().etag(key)
+
+
+@pytest.mark.parametrize("way", ["ro", "rw"])
+def test_version_that_is_a_request_is_not_sent(mount, way):
+    with HostileListing({"d/file": b"content", "precious": b"x"}) as server:
+        m = mount("s3://bucket", {"s3.endpoint": server.endpoint, "s3.region": "us-east-1", way: None},
+                  env={"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"})
+        assert sorted(os.listdir(m.path)) == ["d", "precious"] and os.listdir(m.path / "d") == ["file"]
+        assert (m.path / "d/file").read_bytes() == b"content"
+        assert {command for command, _, _ in server.seen} <= {"GET", "HEAD"}

@@ -11,7 +11,7 @@ from harness import data, processes
 from test_nfs_write import Writer
 from test_write import error_of
 
-SETATTR, CREATE = 2, 8  # RFC 1813
+SETATTR, CREATE, RENAME, LINK = 2, 8, 14, 15  # RFC 1813
 
 
 @pytest.mark.parametrize("lost", ["CREATE's answer", "SETATTR"])
@@ -126,3 +126,32 @@ os.rmdir('inner') if os.listdir('inner') == [] else None
         writer.hears("end")
     finally:
         writer.end()
+
+
+@pytest.mark.parametrize("then", ["replaced", "removed"])
+def test_file_that_another_host_takes_while_its_name_is_given_away(exported, relay, mount, then):
+    """One that is open here is kept under a hidden name before its own goes: by then it may be gone, and nothing is to be kept."""
+    m = mount(exported.url(port=relay.port), {"rw": None})
+
+    def taken():
+        data.write(exported.path / "other", b"of another host")
+        os.replace(exported.path / "other", exported.path / "file")
+        if then == "removed":
+            os.unlink(exported.path / "file")
+
+    for removed in (False, True):
+        data.write(m.path / "file", b"first")
+        with open(m.path / "file", "rb") as held:
+            assert held.read(1) == b"f"
+            data.write(m.path / "next", b"second")
+            relay.meanwhile = {RENAME if removed else LINK: taken}
+            if not removed:
+                os.rename(m.path / "next", m.path / "file")
+                assert (exported.path / "file").read_bytes() == b"second" == (m.path / "file").read_bytes()
+            elif then == "replaced":
+                os.unlink(m.path / "file")
+                assert not (exported.path / "file").exists()
+            else:
+                assert error_of(os.unlink, m.path / "file") == errno.ENOENT
+            assert not relay.meanwhile
+    assert os.listdir(m.path) == ["next"]

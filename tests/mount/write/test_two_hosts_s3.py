@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import time
+from urllib.parse import quote
 
 import pytest
 
@@ -144,16 +145,18 @@ def test_another_hosts_object_is_not_mixed_with_what_is_written(show, other):
 
 
 def test_renamed_while_written_and_replaced_is_not_mixed(show, other):
+    """What has the name then is moved, and who writes to what had it before is told."""
     m = show()
-    ours, theirs = bytearray(data.content("ours", 24 * MIB)), data.content("theirs", 30 * MIB)
+    ours, theirs = data.content("ours", 24 * MIB), data.content("theirs", 30 * MIB)
     with open(m.path / "f", "w+b", buffering=0) as file:
         file.write(ours)
         os.fsync(file.fileno())
         other.put("f", theirs)
         os.rename(m.path / "f", m.path / "g")
-        os.pwrite(file.fileno(), b"?", 9 * MIB)
-    ours[9 * MIB:9 * MIB + 1] = b"?"
-    assert other.body("g") in (bytes(ours), theirs)
+        with pytest.raises(OSError) as refused:
+            os.pwrite(file.fileno(), b"?", 9 * MIB)
+        assert refused.value.errno == errno.ESTALE
+    data.expect_same(other.body("g"), theirs, "at the bucket")
 
 
 def test_uploads_that_the_server_gave_up_are_begun_anew(show, other):
@@ -170,6 +173,36 @@ def test_uploads_that_the_server_gave_up_are_begun_anew(show, other):
 
 
 # Closing.
+
+def test_file_made_anew_while_the_one_before_is_open(show, other):
+    """Two files have two inode numbers; and a close by who writes to the one puts the other there."""
+    m = show()
+    with open(m.path / "f", "wb", buffering=0) as before:
+        before.write(b"before")
+        os.rename(m.path / "f", m.path / "g")
+        os.unlink(m.path / "g")
+        with open(m.path / "f", "xb") as file:
+            assert os.fstat(file.fileno()).st_ino != os.fstat(before.fileno()).st_ino
+        assert other.body("f") == b""
+        os.unlink(m.path / "f")
+        (m.path / "f").write_bytes(b"after")
+        assert os.stat(m.path / "f").st_ino != os.fstat(before.fileno()).st_ino
+    os.unlink(m.path / "f")
+    (m.path / "f").write_bytes(b"again")
+    assert other.body("f") == b"again"
+
+
+def test_one_process_writes_the_same_name_on_two_mounts(show, other):
+    """Its descriptor of the other mount is no reason to put off what it cuts to nothing here."""
+    m, second = show(), show()
+    other.put("f", b"1" * 9000)
+    with open(second.path / "f", "wb") as there:
+        with open(m.path / "f", "wb"):
+            pass
+        assert other.body("f") == b""
+        there.write(b"second")
+    assert other.body("f") == b"second"
+
 
 def test_closing_a_duplicate_publishes_nothing(show, other):
     m = show()
@@ -239,6 +272,32 @@ def test_make_directories_beside_another_host(show, other):
     assert sorted(os.listdir(m.path / "a/b")) == ["c", "d"]
 
 
+MAKE_DIRECTORIES = """
+import os, sys
+place, rounds = sys.argv[1], int(sys.argv[2])
+for n in range(rounds):
+    os.makedirs(f"{place}/r{n}/a/b", exist_ok=True)
+    open(f"{place}/r{n}/a/b/{os.getpid()}", "w").close()
+"""
+
+
+@pytest.mark.parametrize("ttl", ["1h", "0s"])
+def test_two_hosts_make_the_same_directories(rgw_bucket, mount, ttl):
+    """As every job of many ranks begins: makedirs(exist_ok=True) of the same names, at the same time."""
+    options = {"rw": None, "metadata.ttl": ttl}
+    mounts = [mount(rgw_bucket.source(), rgw_bucket.options(options), env=rgw_bucket.env) for _ in range(2)]
+    rounds, processes_each = 10, 4
+    jobs = [subprocess.Popen(["/usr/bin/python3", "-c", MAKE_DIRECTORIES, m.path, str(rounds)], stderr=subprocess.PIPE,
+                             text=True)
+            for m in mounts for _ in range(processes_each)]
+    for job in jobs:
+        _, said = job.communicate(timeout=300)
+        assert job.returncode == 0, said
+    found = rgw_bucket.server.client.list_objects_v2(Bucket=rgw_bucket.name).get("Contents", [])
+    files = [one["Key"] for one in found if not one["Key"].endswith("/")]
+    assert len(files) == rounds * 2 * processes_each
+
+
 # Listings.
 
 def getdents(descriptor, size):
@@ -306,3 +365,73 @@ def test_headers_and_metadata_of_others_stay(show, other, change):
     assert found["Metadata"]["owner-team"] == "vision"
     if change != "rename":
         assert found["Metadata"]["mode"]
+
+
+@pytest.mark.parametrize("change", [lambda path: os.chmod(path, 0o750), lambda path: os.utime(path, (1, 2))],
+                         ids=["chmod", "utime"])
+def test_markers_of_others_keep_what_they_have(show, other, change):
+    m = show()
+    other.put("d/", b"content of others", ContentType="text/html", Metadata={"owner-team": "vision"})
+    change(m.path / "d")
+    found = other.head("d/")
+    assert other.body("d/") == b"content of others"
+    assert found["ContentType"] == "text/html" and found["Metadata"]["owner-team"] == "vision"
+    assert found["Metadata"]["mode"]
+    assert error_of(os.rmdir, m.path / "d") == errno.ENOTEMPTY
+    assert other.body("d/") == b"content of others"
+
+
+def test_directory_without_a_marker_gets_one_with_its_attributes(show, other):
+    m = show()
+    other.put("d/file", b"x")
+    os.chmod(m.path / "d", 0o750)
+    assert other.head("d/")["Metadata"]["mode"] == str(stat.S_IFDIR | 0o750) and other.body("d/file") == b"x"
+
+
+@pytest.mark.parametrize("command", [["rsync", "-a", "{}/", "."], ["cp", "-a", "{}/.", "."],
+                                     ["/bin/sh", "-c", "tar -C {} -c . | tar -x"]], ids=["rsync", "cp", "tar"])
+def test_trees_are_copied_into_the_root(show, other, tmp_path, command):
+    """The root of a bucket has no object that could keep its attributes."""
+    m = show()
+    (tmp_path / "tree/below").mkdir(parents=True)
+    (tmp_path / "tree/below/file").write_bytes(b"content")
+    os.chmod(tmp_path / "tree", 0o1777)
+    os.utime(tmp_path / "tree", (1, 2))
+    done = subprocess.run([word.format(tmp_path / "tree") for word in command], cwd=m.path, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "", done
+    assert other.body("below/file") == b"content" and sorted(other.keys()) == ["below/", "below/file"]
+    assert stat.S_IMODE(os.stat(m.path).st_mode) == 0o1777 and int(os.stat(m.path).st_mtime) == 2
+
+
+@pytest.mark.parametrize("change", ["chmod", "append", "write-large", "rename", "link"])
+def test_tags_of_others_stay(show, other, change):
+    m = show()
+    tags = {"team": "vision & sound", "cost centre": "4711/a+b"}
+    other.put("f", b"content", Tagging="&".join(f"{quote(key)}={quote(value)}" for key, value in tags.items()))
+    where = "f"
+    if change == "chmod":
+        os.chmod(m.path / "f", 0o640)
+    elif change == "append":
+        with open(m.path / "f", "ab") as file:
+            file.write(b" more")
+    elif change == "write-large":
+        with open(m.path / "f", "wb") as file:
+            file.write(data.content("large", 20 * MIB))
+    else:
+        where = "g"
+        (os.rename if change == "rename" else os.link)(m.path / "f", m.path / "g")
+    found = other.client.get_object_tagging(Bucket=other.bucket, Key=where)["TagSet"]
+    assert {one["Key"]: one["Value"] for one in found} == tags
+
+
+def test_keys_that_cannot_be_files_are_counted(show, other):
+    m = show()
+    for key in ("d/file", "d//empty", "d/./dot", "a", "a/x", "long/" + "n" * 300):
+        other.put(key, b"x")
+    for directory in ("", "d", "long"):
+        os.listdir(m.path / directory)
+    hidden = {one["reason"]: one["count"] for one in m.status()["hidden_keys"]}
+    assert hidden["file beside a directory of the same name"] == 1 and sum(hidden.values()) >= 3, hidden
+    other.client.delete_object(Bucket=other.bucket, Key="a")
+    os.listdir(m.path)
+    assert "file beside a directory of the same name" not in {one["reason"] for one in m.status()["hidden_keys"]}

@@ -648,8 +648,8 @@ def test_errors_reach_the_writer(origin, mount, point, code):
     assert (origin / "file").read_bytes() == b"later"
 
 
-def test_daemon_that_dies_ends_the_mount(origin, show):
-    """Nobody hangs; what was written is there; the supervisor unmounts."""
+def test_daemon_that_dies_leaves_a_dead_mount(origin, show):
+    """Nobody hangs; what was written is there; whoever goes on by path gets an error, too (operate/test_dead_mount.py)."""
     m = show(**BY_DAEMON)
     handle = os.open(m.path / "file", os.O_CREAT | os.O_WRONLY)
     os.write(handle, b"acknowledged")
@@ -660,8 +660,8 @@ def test_daemon_that_dies_ends_the_mount(origin, show):
             time.sleep(0.01)
     assert caught.value.errno in (errno.ENOTCONN, errno.ECONNABORTED)
     assert error_of(os.close, handle) in (errno.ENOTCONN, errno.ECONNABORTED)
-    processes.wait_until(lambda: not m.mounted(), what="the dead mount is gone")
     m.expect_gone()
+    assert m.mounted() and error_of(os.mkdir, m.path / "folder") == errno.ENOTCONN
     assert (origin / "file").read_bytes().startswith(b"acknowledged")
 
 

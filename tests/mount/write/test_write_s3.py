@@ -413,7 +413,6 @@ def test_local_copy_that_fails(rgw_bucket, mount, point):
 def test_what_a_bucket_cannot(rgw_bucket, show):
     m = show()
     (m.path / "file").write_bytes(b"x")
-    assert error_of(os.link, m.path / "file", m.path / "other") == errno.EPERM
     assert error_of(os.mkfifo, m.path / "fifo") == errno.EPERM
     assert error_of(os.mknod, m.path / "null", 0o600 | stat.S_IFCHR, os.makedev(1, 3)) == errno.EPERM
     assert error_of(os.mkdir, m.path / ("n" * 256)) == errno.ENAMETOOLONG

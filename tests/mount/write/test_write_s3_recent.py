@@ -31,6 +31,15 @@ def test_what_was_just_written_is_not_fetched(rgw_bucket, show, size):  # noqa: 
     assert gets(m) == 0
 
 
+def test_a_write_of_a_sync_mount_is_at_the_bucket(rgw_bucket, mount):
+    """The kernel asks for an fsync after each one."""
+    m = mount(rgw_bucket.source(), rgw_bucket.options({"rw": None, "sync": None}), env=rgw_bucket.env)
+    with open(m.path / "file", "wb", buffering=0) as file:
+        for count in range(1, 4):
+            file.write(b"x")
+            assert body(rgw_bucket, "file") == count * b"x"
+
+
 def read_if_possible(path):
     """Until metadata.ttl has passed, what another host has replaced may be ESTALE."""
     try:

@@ -61,7 +61,7 @@ ResultFile example() {
 std::string error_after(const std::function<void(Json&)>& change) {
     Json json = to_json(example());
     change(json);
-    const auto read = from_json(json, "r.json");
+    const auto read = iobench::from_json(json, "r.json");
     return read ? "" : read.error().message;
 }
 
@@ -207,7 +207,7 @@ TEST(ResultFileErrors, FigureOfAScriptIsSummarizedByTheReader) {
                                {"unit", "requests"},
                                {"better", "lower"},
                                {"values", {30, 10, 20}}});
-    const auto read = from_json(json, "r.json");
+    const auto read = iobench::from_json(json, "r.json");
     ASSERT_TRUE(read) << read.error().message;
     EXPECT_EQ(read->figures.back().summary, summarize({30, 10, 20}));
     EXPECT_EQ(read->figures.back().share_of_peak, std::nullopt);

@@ -251,7 +251,7 @@ TEST_F(RunnerTest, DaemonIsRecorded) {
     if (result_.targets[0].daemon->cpu_s_per_gib) {
         EXPECT_EQ(figure("A", "x", "daemon_cpu_s_per_gib").unit, "s/GiB");
     }
-    EXPECT_TRUE(from_json(to_json(result_), "written"));
+    EXPECT_TRUE(iobench::from_json(to_json(result_), "written"));
 }
 
 TEST(DaemonTest, EndsAndIsMissed) {

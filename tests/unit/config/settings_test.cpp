@@ -1,12 +1,14 @@
 #include "config/settings.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "config/mount_options.hpp"
 #include "config/settings_manual.hpp"
 
 namespace tierfs {
@@ -67,9 +69,8 @@ TEST_F(ConfigSettings, StrongerSourcesWin) {
 TEST_F(ConfigSettings, MountsOwnOptionsSwitchNothingOn) {
     const auto s = load({"rw_", "ro"});
     EXPECT_FALSE(s);
-    const auto good =
-        load({"defaults", "dev", "suid", "exec", "noatime", "_netdev", "nofail", "x-systemd.automount",
-              "comment=a", "fsname=q", "subtype=t", "ro", "default_permissions", "nomand"});
+    const auto good = load({"defaults", "dev", "suid", "exec", "noatime", "_netdev", "nofail",
+                            "x-systemd.automount", "comment=a", "ro", "default_permissions", "nomand"});
     ASSERT_TRUE(good) << problem(good);
     EXPECT_FALSE(good->allow_suid);
     EXPECT_TRUE(load({"allow_suid", "allow_other"}).value().allow_suid);
@@ -79,6 +80,60 @@ TEST_F(ConfigSettings, MountsOwnOptionsSwitchNothingOn) {
     EXPECT_TRUE(load({"rw", "ro"}).value().read_only) << "the last one counts";
     EXPECT_PROBLEM(load({"rw", "profile=small"}), "profile: found small on a writable mount");
     EXPECT_PROBLEM(load({"rw=false"}), "rw");
+}
+
+TEST_F(ConfigSettings, WritableIsWhatMountPassesOn) {
+    EXPECT_FALSE(load({"writable"}).value().read_only);
+    EXPECT_FALSE(load({"ro", "writable=true"}).value().read_only) << "the last one counts";
+    EXPECT_TRUE(load({"writable", "ro"}).value().read_only);
+    EXPECT_TRUE(load({"rw", "writable=false"}).value().read_only);
+    EXPECT_FALSE(yaml("writable: true\n").value().read_only);
+    EXPECT_FALSE(load({}, {{"TIERFS_WRITABLE", "yes"}}).value().read_only);
+    EXPECT_PROBLEM(load({"writable=perhaps"}), "writable: found 'perhaps'; allowed: true or false");
+    EXPECT_PROBLEM(load({"writable", "profile=small"}), "(option -o writable)");
+    EXPECT_EQ(settings_defaults_yaml().find("\nwritable:"), std::string::npos)
+        << "ro alone: one would hide the other";
+}
+
+TEST_F(ConfigSettings, OptionsOfMountBecomeFlagsOrAreRefused) {
+    const auto flags = [](Options options) {
+        return flag_names(all_mount_flags(load(std::move(options)).value()));
+    };
+    EXPECT_EQ(flags({}), "nosuid,nodev");
+    EXPECT_EQ(flags({"noexec", "sync", "dirsync", "noatime", "nodiratime", "nosymfollow"}),
+              "nosuid,nodev,noexec,noatime,nodiratime,nosymfollow,sync,dirsync");
+    EXPECT_EQ(flags({"noexec", "sync", "exec", "async"}), "nosuid,nodev") << "the last one counts";
+    EXPECT_EQ(flags({"allow_suid"}), "");
+    EXPECT_EQ(flags({"allow_suid", "nosuid"}), "nosuid");
+    EXPECT_EQ(flags({"nosuid", "allow_suid"}), "nosuid") << "mount(8) puts its own options first";
+    EXPECT_EQ(flags({"nodev", "allow_suid"}), "nodev");
+    EXPECT_EQ(flags({"user", "allow_suid"}), "nosuid,nodev,noexec");
+    EXPECT_EQ(flags({"user", "exec"}), "nosuid,nodev");
+    EXPECT_EQ(flags({"owner", "allow_suid"}), "nosuid,nodev");
+    for (const char* refused : {"strictatime", "lazytime", "mand", "iversion", "remount", "bind", "fsname=q",
+                                "subtype=t", "uhelper=x", "nonempty"})
+        EXPECT_PROBLEM(load({refused}), "it cannot be honoured: ");
+    EXPECT_PROBLEM(load({"noexec=1"}), "is no known key");
+    EXPECT_PROBLEM(load_settings({"/dir", "/mnt/x", {"rw", "dirsync"}, {}, false}),
+                   "dirsync: found on a writable mount of a directory");
+    EXPECT_TRUE(load_settings({"/dir", "/mnt/x", {"dirsync"}, {}, false}));
+    EXPECT_EQ(flags_of_names("ro,nosuid,noexec,relatime,user_id=0,sync"),
+              std::uint32_t{MS_RDONLY | MS_NOSUID | MS_NOEXEC | MS_SYNCHRONOUS});
+}
+
+TEST_F(ConfigSettings, MessagesShowHowSizesAndTimesAreWritten) {
+    EXPECT_EQ(load({"memory.limit=500 GiB"}).value().memory_limit, 500ULL << 30);
+    EXPECT_EQ(load({"metadata.ttl=10min"}).value().metadata_ttl, std::chrono::minutes(10));
+    EXPECT_PROBLEM(
+        load({"memory.limit=1GB"}),
+        "memory.limit: found '1GB': write 1G for powers of 1024; 'GB' may also mean powers of 1000, and those "
+        "are written as bytes; allowed: a size from 96M on, or auto");
+    EXPECT_PROBLEM(
+        load({"metadata.ttl=10"}),
+        "metadata.ttl: found '10': the unit is missing: write 10s, 10m or 10h; allowed: a duration");
+    EXPECT_PROBLEM(load({"metadata.ttl=10x; allowed: y"}), "' is no unit of time; allowed: a duration from");
+    EXPECT_PROBLEM(load({"memory.limit=" + std::string(100, '9')}),
+                   "...': the number is too large; allowed: a size");
 }
 
 TEST_F(ConfigSettings, MessagesNamePlaceKeyFoundAndAllowed) {

@@ -163,7 +163,10 @@ TEST_F(HeldReads, WhatWaitsBehindThemTimesOut) {
     dead_->come_back();
     EXPECT_EQ(held.get(), 0);
     int code = ETIMEDOUT;
-    for (int i = 0; i < 1000 && code != 0; ++i) code = read(pool, "d").get();
+    for (int i = 0; i < 1000 && code != 0; ++i) {  // the thread is on its way back
+        code = read(pool, "d").get();
+        std::this_thread::sleep_for(5ms);
+    }
     EXPECT_EQ(code, 0);
 }
 

@@ -56,6 +56,23 @@ TEST(HttpEngine, GetsABodyAndHeaders) {
     EXPECT_EQ(seen.headers.count("accept"), 0U);
 }
 
+TEST(HttpEngine, SendsNoHeaderWithAControlCharacter) {
+    ScriptedServer server(always({200, {}, ""}));
+    Engine engine(options());
+    const std::vector<Header> bad = {{"If-Match", "\"a\"\r\n\r\nDELETE /b/k HTTP/1.1\r\n"},
+                                     {"If-Match", std::string("\"a\0\"", 4)},
+                                     {"X-A\nX-B", "c"},
+                                     {"X-A", "\x7f"}};
+    for (const auto& header : bad) {
+        auto request = get(server.url());
+        request.headers = {header};
+        const auto response = engine.fetch(request);
+        EXPECT_EQ(response.failure, Failure::protocol);
+        EXPECT_NE(response.detail.find("would hold a control character"), std::string::npos);
+    }
+    EXPECT_TRUE(server.requests().empty());
+}
+
 TEST(HttpEngine, WritesIntoTheDestination) {
     ScriptedServer server(always({206, {}, "0123456789"}));
     Engine engine(options());

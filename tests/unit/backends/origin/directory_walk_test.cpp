@@ -156,6 +156,14 @@ TEST_F(ListPages, AServerThatGivesTheSamePageAgainIsAnError) {
     EXPECT_EQ(origin_.lists_of("d"), 2U);
 }
 
+TEST_F(ListPages, AServerWhoseListingGoesRoundIsAnError) {
+    origin_.go_round(true);
+    const auto listed = list_pages(origin_, "d", kNever, all_);
+    ASSERT_FALSE(listed);
+    EXPECT_EQ(listed.error().code, EIO);
+    EXPECT_EQ(origin_.lists_of("d"), 2U);
+}
+
 TEST_F(ListPages, StagingAndPackingNoticeRepeatedPages) {
     origin_.repeat_pages(true);
     const auto staged = stage::list_source(origin_, kNever);

@@ -93,6 +93,14 @@ TEST_F(PackIndexTest, WhatIsWrittenReadsBack) {
     EXPECT_FALSE(decode_block(block.substr(0, block.size() - 1), 2));
 }
 
+TEST_F(PackIndexTest, AVersionThatIsNoHeaderIsRefused) {
+    auto entries = odd_entries();
+    for (const char* version : {"\"a\"\r\n\r\nDELETE /bucket/precious HTTP/1.1\r\n", "\"\x7f\"", "1\n"}) {
+        entries[1].attributes.version = version;
+        EXPECT_FALSE(decode_block(encode_block(entries), 2)) << version;
+    }
+}
+
 TEST_F(PackIndexTest, FindsAndLists) {
     IndexWriter writer;
     ASSERT_TRUE(writer.add(directory_entry("", "")));
@@ -150,7 +158,9 @@ TEST_F(PackIndexTest, NoDamagePassesUnnoticed) {
             return true;
         });
         // The version's upper half of the header and the zeros are nobody's.
-        if (walked) EXPECT_TRUE(at < kHeaderBytes || at >= bytes.size() - kFooterBytes) << at;
+        if (walked) {
+            EXPECT_TRUE(at < kHeaderBytes || at >= bytes.size() - kFooterBytes) << at;
+        }
     }
     for (std::size_t length = 0; length < bytes.size(); length += 7)
         EXPECT_FALSE(PackIndex::open(write(bytes.substr(0, length))));

@@ -64,7 +64,9 @@ class StalenessTest : public testing::Test {
             const auto found = tree.find(path);
             const auto is = shown(changes, path);
             ASSERT_EQ(is.has_value(), found != tree.end()) << path;
-            if (is) EXPECT_TRUE(pack::is_same(*is, found->second, true)) << path;
+            if (is) {
+                EXPECT_TRUE(pack::is_same(*is, found->second, true)) << path;
+            }
         }
     }
 

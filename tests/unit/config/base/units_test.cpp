@@ -23,12 +23,15 @@ TEST(ConfigUnits, SizesAreReadInPowersOf1024) {
     EXPECT_EQ(parse_size("1.5GiB").value(), 3ULL << 29);
     EXPECT_EQ(parse_size("2T").value(), 2ULL << 40);
     EXPECT_EQ(parse_size("9223372036854775807").value(), 9223372036854775807ULL);
+    EXPECT_EQ(parse_size("500 GiB").value(), 500ULL << 30);
+    for (const char* same : {"64k", "64 K", "64Ki", "64KiB", "64kiB"})
+        EXPECT_EQ(parse_size(same).value(), 65536U);
 }
 
 TEST(ConfigUnits, HostileSizesAreRefused) {
     for (const char* text :
          {"",     " ",   "-1",   "+1",    "NaN",        "inf",       "1e9",  "0x10", "64MB",
-          "64kB", "64k", "64m",  "64Mi",  "64MiBx",     "64 M",      " 64M", "64M ", ".5G",
+          "64kB", "64e", "64b",  "64Mii", "64MiBx",     "64 ",       " 64M", "64M ", ".5G",
           "1.G",  "1.5", "1.5B", "1..5G", "1.1234567G", "0.000001K", "M"}) {
         const auto size = parse_size(text);
         ASSERT_FALSE(size) << text;
@@ -41,7 +44,8 @@ TEST(ConfigUnits, HostileSizesAreRefused) {
         ASSERT_FALSE(size) << text;
         EXPECT_EQ(size.error().code, ERANGE) << text;
     }
-    EXPECT_NE(parse_size("64MB").error().message.find("ambiguous"), std::string::npos);
+    EXPECT_NE(parse_size("64MB").error().message.find("write 64M for powers of 1024"), std::string::npos);
+    EXPECT_NE(parse_size("1.5 kB").error().message.find("write 1.5K "), std::string::npos);
 }
 
 TEST(ConfigUnits, DurationsNeedAUnit) {
@@ -53,8 +57,13 @@ TEST(ConfigUnits, DurationsNeedAUnit) {
     EXPECT_EQ(parse_duration("2h").value(), milliseconds(7200000));
     EXPECT_EQ(parse_duration("1d").value(), milliseconds(86400000));
     EXPECT_EQ(parse_duration("forever").value(), kForever);
+    for (const char* same : {"600s", "10min", "10 min", "10 minutes", "600sec", "600 seconds"})
+        EXPECT_EQ(parse_duration(same).value(), milliseconds(600000)) << same;
+    for (const char* same : {"48h", "48hr", "48 hours", "2days"})
+        EXPECT_EQ(parse_duration(same).value(), milliseconds(172800000)) << same;
+    EXPECT_NE(parse_duration("10").error().message.find("write 10s, 10m or 10h"), std::string::npos);
     for (const char* text :
-         {"", "5", "-1s", "NaN", "1.5ms", "0.0001s", "1S", "1 s", "1sec", "Forever", "infs"}) {
+         {"", "5", "5 ", "-1s", "NaN", "1.5ms", "0.0001s", "1S", "1s ", "1 secs", "Forever", "infs"}) {
         ASSERT_FALSE(parse_duration(text)) << text;
         EXPECT_EQ(parse_duration(text).error().code, EINVAL) << text;
     }

@@ -23,7 +23,7 @@ TEST(SplitOptions, SplitsAtCommasThatAreNotEscaped) {
 TEST(CommandLine, TellsWrongUsageFromFailure) {
     EXPECT_EQ(run({"tierfs"}), 2);
     EXPECT_EQ(run({"tierfs", "nonsense", "/mnt"}), 2);
-    EXPECT_EQ(run({"tierfs", "status"}), 2);
+    EXPECT_EQ(run({"tierfs", "umount"}), 2);
     EXPECT_EQ(run({"tierfs", "status", "/", "--nonsense"}), 2);
     EXPECT_EQ(run({"tierfs", "/source/only"}), 2);
     EXPECT_EQ(run({"tierfs", "/a", "/b", "-o", "no.such.key=1"}), 2);

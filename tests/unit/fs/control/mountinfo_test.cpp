@@ -56,6 +56,27 @@ TEST(Mountinfo, TheLastMountOnAPathIsOnTop) {
     EXPECT_FALSE(find_mount(parse_mountinfo(kText), "/mnt"));
 }
 
+TEST(Mountinfo, WhoLiesOnWhomParentsTell) {
+    // Mounted beneath the one on top (MOVE_MOUNT_BENEATH), and listed after it.
+    const auto mounts = parse_mountinfo(
+        "30 1 0:30 / /d rw - ext4 low rw\n"
+        "31 33 0:31 / /d rw - fuse.tierfs top rw\n"
+        "32 1 0:32 / /other rw - ext4 other rw\n"
+        "33 30 0:33 / /d rw - fuse.tierfs beneath rw\n");
+    ASSERT_EQ(mounts.size(), 4U);
+    EXPECT_EQ(find_mount(mounts, "/d")->source, "top");
+    std::string order;
+    for (const auto& mount : mounts_on(mounts, "/d")) order += mount.source + " ";
+    EXPECT_EQ(order, "low beneath top ");
+    EXPECT_TRUE(mounts_on(mounts, "/").empty());
+    EXPECT_TRUE(find_mount(parse_mountinfo("1 1 0:2 / / rw - rootfs rootfs rw\n"), "/"));
+}
+
+TEST(Mountinfo, TheLastIsOnTopWhereEachLiesOnAnother) {
+    const auto mounts = parse_mountinfo("1 2 0:1 / /d rw - t first rw\n2 1 0:2 / /d rw - t second rw\n");
+    EXPECT_EQ(find_mount(mounts, "/d")->source, "second");
+}
+
 TEST(Mountinfo, LeavesOutWhatIsNoLineOfIt) {
     EXPECT_TRUE(parse_mountinfo("").empty());
     EXPECT_TRUE(parse_mountinfo("\n\n \n").empty());

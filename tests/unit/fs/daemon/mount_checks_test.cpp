@@ -1,6 +1,7 @@
 #include "fs/daemon/mount_checks.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -116,6 +117,10 @@ TEST(MountOptions, AreSafeUnlessAskedOtherwise) {
     EXPECT_NE(options.find(",allow_other"), std::string::npos);
     EXPECT_NE(options.find("default_permissions"), std::string::npos);
     EXPECT_EQ(options.find("nosuid"), std::string::npos);
+    settings.mount_flags = MS_NOSUID | MS_NOEXEC | MS_NODIRATIME | MS_SYNCHRONOUS | MS_DIRSYNC;
+    // libfuse does not know nodiratime: it is set afterwards.
+    EXPECT_TRUE(mount_options(settings).starts_with("ro,dev,nosuid,noexec,sync,dirsync,default_permissions,"))
+        << mount_options(settings);
 }
 
 }  // namespace mount_checks_test

@@ -254,6 +254,14 @@ TEST_F(Directories, AnOriginThatRepeatsAPageIsAnErrorAndNoLoop) {
     EXPECT_TRUE(names_of(kRootNode).empty());
 }
 
+TEST_F(Directories, PagesWithoutEndAndWithoutANewNameAreAnError) {
+    open();
+    origin_->go_round(true);
+    EXPECT_EQ(read(kRootNode).error().code, EIO);
+    origin_->go_round(false);
+    EXPECT_TRUE(names_of(kRootNode).empty());
+}
+
 TEST_F(Directories, AnOlderAnswerDoesNotUndoANewerOne) {
     origin_->set_page_size(1);
     origin_->put("a", "v1");

@@ -79,6 +79,11 @@ class FakeOrigin final : public Origin {
         MutexLock lock(mutex_);
         repeat_pages_ = repeat;
     }
+    /// Each listing is the same page again and again, each time with a token that never was.
+    void go_round(bool round) {
+        MutexLock lock(mutex_);
+        go_round_ = round;
+    }
     /// Pages after the first fail with EIO.
     void fail_second_pages(bool fail) {
         MutexLock lock(mutex_);
@@ -134,6 +139,8 @@ class FakeOrigin final : public Origin {
         if (auto ready = enter(lock); !ready) return fail(ready.error());
         if (!token.empty() && fail_second_pages_) return fail(EIO, "fake: no second page");
         if (repeat_pages_) return ListPage{{}, "again", {}};
+        if (go_round_)
+            return ListPage{{{"same", directory_attributes(1)}}, "token " + std::to_string(++tokens_), {}};
         if (!script_.empty()) {
             ListPage page = std::move(script_.front());
             script_.pop_front();
@@ -212,6 +219,8 @@ class FakeOrigin final : public Origin {
     std::size_t page_size_ TIERFS_GUARDED_BY(mutex_) = 1000;
     int failure_ TIERFS_GUARDED_BY(mutex_) = 0;
     bool repeat_pages_ TIERFS_GUARDED_BY(mutex_) = false;
+    bool go_round_ TIERFS_GUARDED_BY(mutex_) = false;
+    unsigned tokens_ TIERFS_GUARDED_BY(mutex_) = 0;
     bool fail_second_pages_ TIERFS_GUARDED_BY(mutex_) = false;
     bool held_ TIERFS_GUARDED_BY(mutex_) = false;
     bool stopped_ TIERFS_GUARDED_BY(mutex_) = false;

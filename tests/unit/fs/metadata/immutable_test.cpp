@@ -9,8 +9,12 @@ class ImmutableNames : public NamesFixture {
     void add_rule(const std::string& match, const std::string& size = "", bool immutable = true) {
         DatasetRule rule;
         ASSERT_FALSE(rule.set("match", match));
-        if (immutable) ASSERT_FALSE(rule.set("immutable", "true"));
-        if (!size.empty()) ASSERT_FALSE(rule.set("size", size));
+        if (immutable) {
+            ASSERT_FALSE(rule.set("immutable", "true"));
+        }
+        if (!size.empty()) {
+            ASSERT_FALSE(rule.set("size", size));
+        }
         rules_.push_back(rule);
     }
 };

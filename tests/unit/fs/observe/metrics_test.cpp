@@ -46,8 +46,9 @@ TEST(Metrics, AreOfTheTextFormat) {
     EXPECT_TRUE(text.ends_with('\n'));
     for (const auto& line : lines(text)) {
         EXPECT_TRUE(std::regex_match(line, line.starts_with('#') ? comment : sample)) << line;
-        if (!line.starts_with('#'))
+        if (!line.starts_with('#')) {
             EXPECT_TRUE(series.insert(line.substr(0, line.rfind(' '))).second) << line;
+        }
     }
     EXPECT_NE(text.find(R"(mountpoint="/mnt/a \"b\"\\\n?"} 1)"), std::string::npos) << text;
 }

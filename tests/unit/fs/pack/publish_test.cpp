@@ -199,7 +199,9 @@ TEST_F(PackPublishTest, AnUpdateReusesWhatHasNotChanged) {
     // Readers of the generation before go on: all it named is there as it was.
     const auto after = files("dest");
     for (const auto& [name, bytes] : before)
-        if (name != "manifest.json") EXPECT_EQ(after.at(name), bytes) << name;
+        if (name != "manifest.json") {
+            EXPECT_EQ(after.at(name), bytes) << name;
+        }
     // The update is what a pack from the start would be, beside what is left.
     fs::create_directory(folder_ / "fresh");
     ASSERT_TRUE(pack("fresh"));
@@ -463,7 +465,9 @@ TEST_F(PackPublishTest, AnotherCodecIsAnotherPack) {
     EXPECT_EQ(progress_->bytes_read, updated->manifest.packed_bytes) << "all is packed anew";
     const auto both = files("dest");
     for (const auto& [name, bytes] : plain)
-        if (name != "manifest.json") EXPECT_EQ(both.at(name), bytes) << "for the readers of before";
+        if (name != "manifest.json") {
+            EXPECT_EQ(both.at(name), bytes) << "for the readers of before";
+        }
     EXPECT_EQ(verified().bad, 0U);
     options_.codec.reset();
     folder_.write("source/d1/f1", "changed");

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "backends/dir/posix_directory.hpp"
 
@@ -55,6 +56,51 @@ class LiveNodesTest : public testing::Test {
     std::unique_ptr<LiveNodes> nodes_;
     LiveNodePtr root_;
 };
+
+TEST_F(LiveNodesTest, WhatANameThatHasJustLedElsewhereLeadsToIsHeld) {
+    const auto attributes = tree_->attributes(*tree_->root());
+    LiveNodes nodes(*tree_, *attributes, 64);
+    const auto root = nodes.find(kRootNode).value();
+    const auto replace = [&] {
+        std::ofstream(folder_ / "next") << "x";
+        std::filesystem::rename(folder_ / "next", folder_ / "name");
+    };
+    const auto look_up = [&] {
+        auto found = nodes.look_up(root, *tree_->root(), "name");
+        EXPECT_TRUE(found);
+        const bool is_held = found->held != nullptr;
+        return std::pair(nodes.met(root, "name", found->attributes, std::move(found->held)), is_held);
+    };
+    replace();
+    const auto [first, is_first_held] = look_up();
+    EXPECT_FALSE(is_first_held) << "a descriptor for each look-up is dear";
+    replace();
+    EXPECT_EQ(nodes.hold(first).error().code, ESTALE);
+    const auto [second, is_second_held] = look_up();
+    EXPECT_TRUE(is_second_held);
+    replace();
+    EXPECT_TRUE(nodes.hold(second));
+}
+
+TEST_F(LiveNodesTest, TheLastCloseLetsGoOfWhatHasNoName) {
+    const auto attributes = tree_->attributes(*tree_->root());
+    LiveNodes nodes(*tree_, *attributes, 64);
+    const auto root = nodes.find(kRootNode).value();
+    std::ofstream(folder_ / "name") << "x";
+    const auto node = nodes.met(root, "name", *tree_->look_up(*tree_->root(), "name"));
+    std::weak_ptr<const PosixNode> held;
+    {
+        const auto now = nodes.hold(node).value();
+        held = now;
+        nodes.opened(node, now);
+    }
+    auto leaving = nodes.leaving(*tree_->root(), root, "name");
+    std::filesystem::remove(folder_ / "name");
+    nodes.left(std::move(leaving), root, "name", LiveNodes::Lost::removed);
+    EXPECT_TRUE(nodes.hold(node));
+    nodes.closed(node);
+    EXPECT_TRUE(held.expired()) << "its space is not free until the kernel forgets it";
+}
 
 TEST_F(LiveNodesTest, ADeepTreeIsNoDeepRecursion) {
     constexpr int kDepth = 20000;

@@ -57,7 +57,9 @@ TEST(ThreadStacks, ShowWhatThreadsDo) {
     two.join();
     EXPECT_NE(all.find("system call"), std::string::npos) << all;
     EXPECT_NE(all.find(" < "), std::string::npos) << "no frames:\n" << all;
-    if (!kOthersThreads) EXPECT_EQ(all.find("does not answer"), std::string::npos) << all;
+    if (!kOthersThreads) {
+        EXPECT_EQ(all.find("does not answer"), std::string::npos) << all;
+    }
 }
 
 TEST(ThreadStacks, LeaveOutWhoShallNotBeDisturbed) {

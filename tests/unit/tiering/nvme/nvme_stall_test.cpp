@@ -112,7 +112,9 @@ TEST_F(NvmeStallTest, ReadsThatGoAroundADeviceAreCounted) {
     Got third = Got::right;
     hooks_.after_lookup = [&] {  // two that wait for the device, for too long
         const int number = ++reading;
-        if (number == 1) EXPECT_EQ(get(1, 5000), Got::right);
+        if (number == 1) {
+            EXPECT_EQ(get(1, 5000), Got::right);
+        }
         if (number != 2) return;
         clock_ms_ += 501;
         third = get(1, 5000);

@@ -64,7 +64,9 @@ TEST_F(PinsTest, APinCoversAPathAndAllBelowIt) {
 TEST_F(PinsTest, ATreeTakesInWhatIsBelowItAndNothingBeside) {
     Pins pins;
     for (const char* path : {"a", "a!", "a/x", "a/y/z", "a0"}) {
-        if (std::string(path) != "a") ASSERT_TRUE(pins.add(path, {1, 10}, kLimit));
+        if (std::string(path) != "a") {
+            ASSERT_TRUE(pins.add(path, {1, 10}, kLimit));
+        }
     }
     ASSERT_TRUE(pins.add("a", {9, 90}, kLimit));
     EXPECT_EQ(pins.paths(), (std::vector<std::string>{"a", "a!", "a0"}));

@@ -38,6 +38,10 @@ TEST(S3Verdict, FollowsTheBucketsRegion) {
         EXPECT_THAT(judgement.error.message, HasSubstr("set s3.region=eu-west-1"));
     }
     // Where we are already: no circle.
+    for (const char* region : {"evil.example/", "a.b", "a@b", "x?", "", " ", "eu-west-1#"}) {
+        const auto judgement = judge_reply(reply(301, "", {{"x-amz-bucket-region", region}}));
+        EXPECT_NE(judgement.verdict, Verdict::other_region) << "the session's token would go to " << region;
+    }
     EXPECT_NE(judge_reply(reply(301, "", {{"x-amz-bucket-region", "us-east-1"}})).verdict,
               Verdict::other_region);
     EXPECT_THAT(judge_reply(reply(301, "<Error><Code>PermanentRedirect</Code><Endpoint>e</Endpoint></Error>"))

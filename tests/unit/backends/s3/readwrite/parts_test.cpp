@@ -83,7 +83,7 @@ TEST(KnownNamesTest, ForgetsInTimeAndAfterChanges) {
     EXPECT_FALSE(known.get(1, now + 10s));
     EXPECT_TRUE(known.get(2, now + 4s));
     EXPECT_FALSE(known.get(2, now + 5s));
-    const auto asked = known.moment();
+    const auto asked = known.moment(3);
     known.drop(3);
     known.put_answer(3, there, asked);  // asked before, answered after
     EXPECT_FALSE(known.get(3, now));

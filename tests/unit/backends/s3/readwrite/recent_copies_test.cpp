@@ -51,7 +51,7 @@ TEST_F(RecentCopiesTest, TheOldestGo) {
 
 TEST(KnownNamesTest, AnAnswerDoesNotReplaceOneThatWasAskedForLater) {
     KnownNames known(1h);
-    const auto early = known.moment(), late = known.moment();
+    const auto early = known.moment(1), late = known.moment(1);
     Facts there;
     there.kind = Facts::Kind::directory;
     known.put_answer(1, there, late);
@@ -60,6 +60,24 @@ TEST(KnownNamesTest, AnAnswerDoesNotReplaceOneThatWasAskedForLater) {
     known.put(1, Facts());
     known.put_answer(1, there, late);  // asked before this mount removed it
     EXPECT_FALSE(known.get(1)->is_there());
+}
+
+TEST(KnownNamesTest, AnAnswerThatIsNotPutLeavesNothingOlder) {
+    KnownNames known(1h);
+    Facts there;
+    there.kind = Facts::Kind::directory;
+    known.put_answer(1, Facts(), known.moment(1));
+    const auto asked = known.moment(1);
+    known.put(2, Facts());
+    known.put_answer(1, there, asked);  // another name has changed meanwhile
+    EXPECT_TRUE(known.get(1)->is_there());
+    const auto before = known.moment(1);
+    known.clear();
+    known.put_answer(1, Facts(), before);
+    EXPECT_FALSE(known.get(1));
+    known.put(1, Facts(), before.at - 1s);
+    known.put_answer(1, there, before);  // nobody knows: neither answer is right for sure
+    EXPECT_FALSE(known.get(1));
 }
 
 TEST(ListedNamesTest, AreBelievedForATimeAndUntilSomethingIsDropped) {

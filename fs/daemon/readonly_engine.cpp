@@ -1,0 +1,47 @@
+#include "fs/daemon/readonly_engine.hpp"
+
+#include <utility>
+
+namespace tierfs {
+
+SessionHandlers ReadonlyEngine::handlers() {
+    SessionHandlers handlers{&Operations::table(), &operations_, &Operations::at_once};
+    handlers.record = &record_;
+    return handlers;
+}
+
+std::string ReadonlyEngine::against_passthrough() const {
+    if (settings_.nvme_path.empty()) return "there is no NVMe tier (nvme.path)";
+    if (settings_.verify == "always") return "verify=always";
+    if (settings_.profile == Profile::small) return "profile=small: the kernel asks for no open";
+    return {};
+}
+
+std::vector<std::string> ReadonlyEngine::folders_passed_through() const {
+    return split_paths(settings_.nvme_path);
+}
+
+void ReadonlyEngine::allow_passthrough(Session& session, std::string against) {
+    if (against.empty() && !session.passes_through()) {
+        against = "the kernel does not offer it: Linux 6.9 or later does";
+    }
+    auto& files = operations_.open_files();
+    if (against.empty() || takes_over_) {  // what is passed through already is to be given up one day
+        backing_ids_ = std::make_unique<KernelBackingIds>(session.device());
+        files.allow(*backing_ids_);
+    }
+    if (!against.empty()) files.forbid(std::move(against));
+    if (!takes_over_) return;
+    files.take_over([this](NodeId node, std::uint64_t bytes) -> std::shared_ptr<const void> {
+        if (nvme_ == nullptr) return nullptr;
+        const auto object = names_.object(node);
+        return nvme_->hold(object ? (*object)->content : ContentId{}, bytes);
+    });
+}
+
+void ReadonlyEngine::add_status(StatusInputs& in) {
+    in.profile = operations_.profile().status(names_.file_sizes(), operations_.open_files().passed_through());
+    in.passthrough = operations_.open_files().status();
+}
+
+}  // namespace tierfs

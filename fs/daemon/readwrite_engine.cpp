@@ -1,0 +1,86 @@
+#include "fs/daemon/readwrite_engine.hpp"
+
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "config/base/log.hpp"
+
+namespace tierfs {
+
+namespace {
+
+constexpr unsigned kThreads = 16;                    // at least, since handlers block
+constexpr unsigned kMostThreads = 64;                // where answers take long: uploads hold a thread each
+constexpr std::uint64_t kMemoryOfThread = 16 << 20;  // of memory.limit
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> ReadwriteEngine::open(Origin& origin, Namespace& names, Store& store,
+                                                      const Settings& settings, ConnectionRecord& record,
+                                                      std::string directory, std::string mount_device) {
+    auto operations =
+        LiveOperations::open(*origin.posix(), store, origin.identity(), settings, std::move(mount_device));
+    if (!operations) return fail(std::move(operations.error()));
+    return std::unique_ptr<Engine>(
+        new ReadwriteEngine(names, settings, record, std::move(directory), std::move(*operations)));
+}
+
+// The record is for a daemon that takes over, which none does on a writable mount: it could not tell requests
+// that were done from those that were not.
+SessionHandlers ReadwriteEngine::handlers() {
+    constexpr auto kMargin = std::chrono::seconds(1);  // for an answer on its way when the deadline passes
+    SessionHandlers handlers{&LiveOperations::table(), operations_.get(), &LiveOperations::at_once};
+    handlers.clears_set_id_bits = true;
+    handlers.patience = settings_.origin_deadline + kMargin;
+    if (!operations_->origin().answers_cheaply()) handlers.takes_its_time = &changes_take_their_time;
+    return handlers;
+}
+
+unsigned ReadwriteEngine::threads() const {
+    if (operations_->origin().answers_cheaply()) return kThreads;
+    return static_cast<unsigned>(
+        std::clamp<std::uint64_t>(settings_.memory_limit / kMemoryOfThread, kThreads, kMostThreads));
+}
+
+std::string ReadwriteEngine::against_passthrough() const {
+    struct statfs found {};
+    const bool is_directory = !directory_.empty() && ::statfs(directory_.c_str(), &found) == 0;
+    return against_live_passthrough(settings_.writes_passthrough, is_directory, found.f_type);
+}
+
+void ReadwriteEngine::allow_passthrough(Session& session, std::string against) {
+    auto& passthrough = operations_->files().passthrough();
+    if (against.empty() && !session.passes_through())
+        against = "the kernel does not offer it: Linux 6.9 or later does";
+    backing_ids_ = std::make_unique<KernelBackingIds>(session.device());
+    if (against.empty()) {
+        if (const auto tried = try_backing_ids(*backing_ids_); !tried) against = tried.error().message;
+    }
+    passthrough.allow(*backing_ids_, operations_->device());
+    if (against.empty()) return;
+    if (settings_.writes_passthrough == "true")
+        log::warning("writes.passthrough=true cannot be had, each write is answered by the daemon: " +
+                     against);
+    passthrough.forbid(std::move(against));
+}
+
+void ReadwriteEngine::add_status(StatusInputs& in) {
+    in.profile = profile_.status(names_.file_sizes(), 0);
+    in.writes = operations_->files().stats();
+    in.failures = operations_->last_error().get();
+    in.passthrough = operations_->files().passthrough().status();
+    in.store.read_requests += in.writes.read_requests;
+    in.store.read_bytes += in.writes.read_bytes;
+    in.store.read_errors += in.writes.read_errors;
+    in.store.origin_bytes += in.writes.read_bytes;
+    in.names.known_nodes = operations_->nodes().known();
+    const auto origin = operations_->origin().stats();
+    in.names.hidden = origin.hidden;
+    in.dirty_bytes = origin.dirty_bytes;
+    in.oldest_dirty_s = origin.oldest_dirty_s;
+    if (!operations_->origin().answers_cheaply()) in.writes.write_errors += origin.errors;
+}
+
+}  // namespace tierfs
