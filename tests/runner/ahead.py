@@ -9,8 +9,7 @@ from kinds import TOP, build_environment
 
 
 class Ahead:
-    """The builds to come, one after the other, at idle priority (sched(7), SCHED_IDLE): what is tested has the
-    processors whenever it wants them. What becomes of them does not count: each build's own suite runs all the same,
+    """The builds to come, one after the other: they give way to what is tested. What becomes of them does not count: each build's own suite runs all the same,
     and finds most of it done. Puts itself away as a context manager."""
 
     def __init__(self, builds):
@@ -30,9 +29,10 @@ class Ahead:
                  for build in self.builds]
         if not steps:
             return
-        self.process = subprocess.Popen(["chrt", "--idle", "0", "sh", "-c", " && ".join(steps)], cwd=TOP,
-                                        env=build_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL, start_new_session=True)
+        self.process = subprocess.Popen(["sh", "-c", " && ".join(steps)], cwd=TOP, env=build_environment(),
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                        start_new_session=True)
+        command.give_way(self.process)
 
     def pause(self):
         """Nothing of it runs any more; what is half compiled is begun anew by whoever builds next."""

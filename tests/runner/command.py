@@ -5,6 +5,7 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import clock
 
@@ -23,16 +24,18 @@ class Outcome:
         self.status, self.text, self.seconds = status, text, seconds
 
 
-def run(command, log, limit, env=None, cwd=None, grace=60):
+def run(command, log, limit, env=None, cwd=None, grace=60, gives_way=False):
     """Runs the command with its output in the file `log`. When the limit passes, or this process is interrupted,
     asks it to end (SIGINT: pytest then unmounts what it mounted) and kills what is left after `grace` seconds. No command
-    runs longer than this run of the tests may."""
+    runs longer than this run of the tests may. `gives_way`: others have the processors whenever they want them."""
     started = time.monotonic()
     if clock.left() is not None:
         limit = min(limit, clock.left())
     with open(log, "wb") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                                    env=env, cwd=cwd, start_new_session=True)
+        if gives_way:
+            give_way(process)
         status = None
         try:
             with _lock:
@@ -53,6 +56,16 @@ def run(command, log, limit, env=None, cwd=None, grace=60):
     with open(log, "rb") as output:
         text = output.read().decode(errors="replace")
     return Outcome(status, text, time.monotonic() - started)
+
+
+def give_way(process):
+    """Of a process with a session of its own, and of its children: its priority counts only inside its group of the
+    scheduler, which is its session where the kernel groups by sessions (sched(7), autogroup)."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, process.pid, 19)
+        Path(f"/proc/{process.pid}/autogroup").write_text("19", encoding="ascii")
+    except OSError:
+        pass  # it has ended, or the kernel does not group
 
 
 def stop_all(grace=60):

@@ -55,7 +55,8 @@ class Fuzz(Suite):
         self.full, self.jobs, self.env = full, jobs, env
         self.seconds = SECONDS_FULL if full else SECONDS
         searching = sum(self.seconds_of(name) + 2 for name in names())
-        super().__init__("fuzz", 30 + searching // max(jobs, 1), f"each fuzzer for {self.seconds} s")
+        super().__init__("fuzz", 120 + searching // max(jobs, 1),  # 90: its replays, behind all that it gives way to
+                         f"each fuzzer for {self.seconds} s")
 
     def execute(self, results, failed_builds):
         seed = random.randrange(1, 1 << 32) if self.full else SEED
@@ -106,8 +107,8 @@ class Fuzz(Suite):
 
     def launch(self, log, words, limit):
         env = {**os.environ, **self.env, "TMPDIR": self.scratch}
-        return command.run(["nice", "-n", "19", *(str(word) for word in words)], self.folder / f"{log}.log", limit, env=env,
-                           cwd=TOP / "build/asan", grace=5)
+        return command.run([str(word) for word in words], self.folder / f"{log}.log", limit, env=env, cwd=TOP / "build/asan",
+                           grace=5, gives_way=True)
 
     def judge(self, results, name, what, outcome):
         if outcome.status == 0:

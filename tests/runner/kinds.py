@@ -146,10 +146,17 @@ def sources(suffixes):
 
 
 class Format(Suite):
+    VERSION = "14"  # Debian 12's: releases of clang-format differ in what they want, and the sources can please one alone
+
     def __init__(self):
         super().__init__("format", 60, "clang-format over all C++ sources")
 
     def execute(self, results, failed_builds):
+        version = re.search(r"version (\d+)", self.call(["clang-format", "--version"], log="version").text)
+        if version and version.group(1) != self.VERSION:
+            results.add(self.name, "clang-format", "skipped", f"the sources are formatted as clang-format {self.VERSION} does it, "
+                        f"this is {version.group(1)}")
+            return
         files = sources([".cpp", ".hpp", ".h"])
         outcome = self.call(["clang-format", "--dry-run", "-Werror"] + files, cwd=TOP)
         bad = sorted({match.group(1) for match in re.finditer(r"^(\S+?):\d+:\d+: error", outcome.text, re.M)})
@@ -322,7 +329,7 @@ class Mounts(Suite):
         self.preset, self.pattern, self.marks, self.needs = preset, pattern, marks, (preset,)
         self.slowness, self.full = slowness, full
         self.tests = TOP / "tests/mount"
-        self.one_in, self.workers = 1, 1
+        self.one_in, self.workers, self.queue = 1, 1, None
 
     def shared(self):
         """By two processes beside each other that take one file after another; without what has to run alone."""
@@ -344,11 +351,15 @@ class Mounts(Suite):
         if self.workers == 1:
             outcomes = [self.work("", env)]
         else:
-            env["TIERFS_TEST_QUEUE"] = str(self.folder / "queue")
-            (self.folder / "queue").mkdir()
-            shutil.copy(LENGTHS, self.folder / "queue/lengths")
+            self.queue = self.folder / "queue"
+            self.queue.mkdir()
+            shutil.copy(LENGTHS, self.queue / "lengths")
+            env["TIERFS_TEST_QUEUE"] = str(self.queue)
             with ThreadPoolExecutor(self.workers) as pool:
                 outcomes = list(pool.map(lambda number: self.work(str(number), env), range(self.workers)))
+        self.take_in(results, outcomes)
+
+    def take_in(self, results, outcomes):
         reports = sorted(self.folder.glob("report*.xml"))
         for report in reports:
             self.add_report(results, report)
@@ -410,6 +421,19 @@ class Alone(Mounts):
     def __init__(self, preset, budget, pattern, marks, slowness, full):
         super().__init__(preset, budget, pattern, both(marks, "alone"), slowness, full)
         self.name, self.what = f"mount-{preset}-alone", f"mount tests that need the machine, with the {preset} build"
+
+
+class Joined(Mounts):
+    """One process more for a Mounts.shared(), in a lane that has become free."""
+
+    def __init__(self, joined):
+        super().__init__(joined.preset, joined.budget, joined.pattern, joined.marks, joined.slowness, joined.full)
+        self.name, self.what, self.joined = f"{joined.name}-more", f"joins {joined.name}", joined
+
+    def execute(self, results, failed_builds):
+        if self.joined.queue is not None:
+            env = self.environment(TOP / "build" / self.preset / self.program)
+            self.take_in(results, [self.work("", {**env, "TIERFS_TEST_QUEUE": str(self.joined.queue)})])
 
 
 class Quick(Mounts):

@@ -2,7 +2,7 @@
 
 from faults import Faults, Matrix
 from fuzz import Fuzz, names
-from kinds import Alone, Bench, Build, Format, House, Mounts, Mutations, Package, Quick, Sample, Stage, Unit
+from kinds import Alone, Bench, Build, Format, House, Joined, Mounts, Mutations, Package, Quick, Sample, Stage, Unit
 from tidy import Tidy
 
 ASAN = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:disable_coredump=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
@@ -46,6 +46,7 @@ def quick(options):
 
 def all_suites(options, pattern):
     times = 10 if options.full else 1
+    mounts_asan = Mounts("asan", 1000 * times, pattern, "not release_only", 3, options.full).shared().in_lane("mounts")
     return [
         *sources(),
         Build("asan", ("tierfs", "tierfs-stage", "iobench", "micro", "unit_tests", *(f"fuzz_{name}" for name in names())), 780,
@@ -53,18 +54,20 @@ def all_suites(options, pattern):
         # The mount tests take longest. Like what runs beside them they wait for servers, disks and deadlines most of the
         # time. The faults with AddressSanitizer: what a broken reply or a request that is cut leaves behind is memory used
         # too late, which the release build hides.
-        Mounts("asan", 1000 * times, pattern, "not release_only", 3, options.full).shared().in_lane("mounts"),
+        mounts_asan,
         Stage("asan", 300 * times, pattern, 3, options.full).in_lane("tools"),
         Faults("fault-points", "points", "asan", 330 * times, 3, options.full).in_lane("tools"),
         Faults("stale-cache", "stale", "asan", 190 * times, 3, options.full).in_lane("tools"),
         Matrix("asan", 280 * times, 3, options.full).in_lane("servers"),
         Faults("crash", "crash", "asan", 350 * times, 3, options.full).in_lane("servers"),
-        Alone("asan", 90 * times, pattern, "not release_only", 3, options.full),
-        # iobench drops the kernel's caches, on which mount tests count; the others want processors, not answers.
-        Bench("asan", 330 * times, pattern, 3, options.full).in_lane("tools"),
-        Unit("asan", 300 * times, pattern, ASAN, options.full, options.jobs).in_lane("unit"),
+        Joined(mounts_asan).in_lane("servers"),
+        # They give way to all others.
         Fuzz(options.full, options.jobs, ASAN).in_lane("sources"),
         Tidy(options.full, options.jobs).in_lane("sources"),
+        Alone("asan", 90 * times, pattern, "not release_only", 3, options.full),
+        # iobench drops the kernel's caches, on which mount tests count; the unit tests want processors, not answers.
+        Bench("asan", 330 * times, pattern, 3, options.full).in_lane("tools"),
+        Unit("asan", 300 * times, pattern, ASAN, options.full, options.jobs).in_lane("unit"),
         Build("tsan", ("tierfs", "unit_tests"), 700, options.jobs),
         Unit("tsan", 330 * times, pattern, TSAN, options.full, options.jobs).in_lane("unit"),
         Mounts("tsan", 480 * times, pattern, "tsan", 4, options.full).in_lane("mounts"),
