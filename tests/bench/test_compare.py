@@ -8,10 +8,10 @@ import synthetic
 
 @pytest.fixture
 def files(folder):
-    """Two results of the target tierfs: the second has half the rate and twice the latency."""
+    """Two results of the target tierfs, old and new: the second has twice the rate and half the latency."""
     cells = {("shuffled", "files_per_s"): 2000, ("shuffled", "p99_us"): 300, ("shuffled", "files"): 100}
     made = []
-    for name, factor in (("new", 1), ("old", 0.5)):
+    for name, factor in (("old", 0.5), ("new", 1)):
         made.append(synthetic.write(folder / f"{name}.json", synthetic.table("smallfiles", cells, {"tierfs": factor})))
     return made
 
@@ -21,7 +21,7 @@ def verdicts(finished):
     return {row["metric"]: row["verdict"] for row in rows}
 
 
-def test_the_verdict_is_about_the_first_file(iobench, files):
+def test_the_verdict_is_about_the_new_file(iobench, files):
     assert verdicts(iobench("compare", *files, "--json")) == {"files_per_s": "faster", "p99_us": "faster", "files": None}
     assert verdicts(iobench("compare", *reversed(files), "--json"))["p99_us"] == "slower"
     assert verdicts(iobench("compare", files[0], files[0], "--json"))["p99_us"] == "no difference"
@@ -34,16 +34,16 @@ def test_the_table_has_medians_and_a_ratio(iobench, files):
 
 
 def test_fail_if_slower_is_for_continuous_integration(iobench, files):
-    new, old = files
-    iobench("compare", new, old, "--fail-if-slower", 5)
-    finished = iobench("compare", old, new, "--fail-if-slower", 5, expect=3)
+    old, new = files
+    iobench("compare", old, new, "--fail-if-slower", 5)
+    finished = iobench("compare", new, old, "--fail-if-slower", 5, expect=3)
     assert "slower by" in finished.err
-    iobench("compare", old, new, "--fail-if-slower", 400)
-    iobench("compare", old, new, "--fail-if-slower", 75, "--metric", "^files_per_s$")
+    iobench("compare", new, old, "--fail-if-slower", 400)
+    iobench("compare", new, old, "--fail-if-slower", 75, "--metric", "^files_per_s$")
 
 
 def test_fail_if_slower_fails_where_it_cannot_tell(iobench, folder, files):
-    new, old = files
+    old, new = files
     document = json.loads(new.read_text())
 
     def told(change):
@@ -51,7 +51,7 @@ def test_fail_if_slower_fails_where_it_cannot_tell(iobench, folder, files):
         change(spoilt)
         path = folder / "spoilt.json"
         path.write_text(json.dumps(spoilt))
-        return iobench("compare", path, old, "--fail-if-slower", 5, expect=1).err
+        return iobench("compare", old, path, "--fail-if-slower", 5, expect=1).err
 
     def shorten(spoilt):
         for figure in spoilt["figures"]:
@@ -81,13 +81,13 @@ def test_one_file_compares_its_targets(iobench, folder):
 
 
 def test_it_warns_of_what_makes_the_answer_doubtful(iobench, folder, files):
-    content = json.loads(files[1].read_text())
+    content = json.loads(files[0].read_text())
     content["host"]["cpus"] = 64
     content["parameters"]["processes"] = 16
     content["suite"] = "epoch"
     content["figures"][0]["values"] = content["figures"][0]["values"][:3]
     content["disturbances"] = [{"target": "tierfs", "case": "shuffled", "run": 1, "what": "somebody dropped caches"}]
-    finished = iobench("compare", files[0], synthetic.write(folder / "other.json", content))
+    finished = iobench("compare", synthetic.write(folder / "other.json", content), files[1])
     for words in ("hosts", "parameters", "suites", "fewer than 5 runs", "somebody dropped caches"):
         assert words in finished.err
     assert iobench("compare", *files).err == ""

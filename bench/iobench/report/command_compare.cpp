@@ -76,7 +76,7 @@ Comparisons within(const NamedResult& result, const CompareRequest& request) {
     return comparisons;
 }
 
-/// Targets of the same name; the first of each where no name is in both, or those that were asked for.
+/// Targets of the same name; the first of each where no name is in both, or those that were asked for. `one` is A.
 Comparisons between(const NamedResult& one, const NamedResult& other, const CompareRequest& request) {
     std::vector<Comparison> comparisons;
     if (request.a.empty() && request.b.empty())
@@ -167,7 +167,7 @@ Result<int> compare(const CompareRequest& request) {
         results.push_back({path, std::move(*file)});
     }
     auto comparisons =
-        results.size() == 1 ? within(results[0], request) : between(results[0], results[1], request);
+        results.size() == 1 ? within(results[0], request) : between(results[1], results[0], request);
     if (!comparisons) return fail(comparisons.error());
     keep_metrics(*comparisons, request.metric);
     if (std::all_of(comparisons->begin(), comparisons->end(), [](const auto& c) { return c.rows.empty(); }))
@@ -195,11 +195,10 @@ std::string check_regex(const std::string& pattern) {
 
 constexpr const char* kCompareFooter = R"(
 One file: its first target (or --a) is A, each other one (or --b) is B; value i of both was taken in round i, and the
-ratios are paired. Two files: targets of the same name are compared, without one the first of each, and the ratios are
-not paired. A/B is the ratio of the medians (paired: the median of the rounds' ratios) with its bootstrap 95 %
+ratios are paired. Two files, the old result and then the new one: the new one is A; targets of the same name are
+compared, without one the first of each, and the ratios are not paired. A/B is the ratio of the medians (paired: the median of the rounds' ratios) with its bootstrap 95 %
 interval. The verdict is about A: "faster" when the interval excludes 1 on the side that is better (more of a rate, less
-of a time or of requests), "slower" on the other side, else "no difference"; "-" where neither is better. To see what a
-change did, give the new result first.
+of a time or of requests), "slower" on the other side, else "no difference"; "-" where neither is better.
 
 Warnings go to standard error: other hosts, parameters or suites, fewer than 5 runs, disturbances.
 
@@ -213,12 +212,14 @@ void add_compare(CLI::App& app, int& status) {
     auto request = std::make_shared<CompareRequest>();
     auto* compare_app =
         app.add_subcommand("compare", "Ratios of two results, or of the targets of one, with a verdict");
-    compare_app->add_option("FILES", request->files, "one or two files that iobench run --json wrote")
+    compare_app
+        ->add_option("FILES", request->files,
+                     "a file that iobench run --json wrote; or the old one, then the new one")
         ->required()
         ->expected(1, 2);
-    compare_app->add_option("--a", request->a, "the target of the first file that is A")
+    compare_app->add_option("--a", request->a, "the target that is A, of the new one of two files")
         ->option_text("TARGET");
-    compare_app->add_option("--b", request->b, "the target of the last file that is B")
+    compare_app->add_option("--b", request->b, "the target that is B, of the old one of two files")
         ->option_text("TARGET");
     compare_app
         ->add_option("--metric", request->metric, "only metrics that this (POSIX extended) is found in")

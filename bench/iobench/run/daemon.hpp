@@ -52,8 +52,8 @@ class Daemon {
     std::uint64_t peak_ = 0;
 };
 
-/// The process that serves the tierfs mount with this device number ("0:52"): the peer of its control socket,
-/// where `directory` is the one of those. None when there is no such socket.
+/// The process that serves the tierfs mount with this device number ("0:52"): its daemon, as that says on its control socket,
+/// where `directory` is the one of those. None when there is no such socket, or no answer in some seconds.
 std::optional<pid_t> tierfs_daemon(const std::string& device_number,
                                    const std::string& directory = "/run/tierfs");
 
