@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/base/result.hpp"
@@ -33,6 +34,8 @@ struct Settings {
     bool supervisor = true;      ///< a new daemon takes over from one that died
     unsigned restart_limit = 5;  ///< restart.limit: as many within a minute, then the mount ends
     std::chrono::milliseconds metadata_ttl{60000};  ///< metadata.ttl; kForever for immutable datasets
+    bool metadata_stale =
+        true;  ///< metadata.stale: read-only, what is known goes on while the origin is away
 
     // memory and tiers; bytes
     std::uint64_t memory_limit = 0;  ///< memory.limit; resolved at load: min(25 % of the cgroup, 8 GiB)
@@ -103,6 +106,9 @@ struct Settings {
     bool foreground = false;        ///< -f
     std::uint32_t mount_flags = 0;  ///< MS_* of mount(2), by options of mount(8) (config/mount_options.hpp)
 };
+
+/// Each setting with its value as it is written, in the order of the manual.
+std::vector<std::pair<std::string, std::string>> settings_values(const Settings& settings);
 
 /// The folders in a value such as nvme.path: "/a:/b". Empty for an empty text.
 std::vector<std::string> split_paths(std::string_view text);

@@ -64,6 +64,9 @@ std::vector<Key> make_table() {
          {"auto", "epoch", "hot", "stream", "once", "pin", "none"}},
         {"metadata.ttl", Kind::duration, &S::metadata_ttl,
          "How long names and attributes are trusted; forever for datasets that never change.", 0, kMostTime},
+        {"metadata.stale", Kind::flag, &S::metadata_stale,
+         "Of read-only mounts: while the source does not answer, names and attributes that are known go on, however old, "
+         "and so do the bytes that the tiers hold; false, and with pack.staleness=check: for one more metadata.ttl. With metadata.ttl=0s nothing does."},
         {"memory.limit", Kind::size, &S::memory_limit,
          "Memory of the whole process; auto: 25 % of the cgroup's limit, at most 8G.", 96 * kMiB,
          kLargestSize, false, true},

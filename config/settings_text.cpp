@@ -115,6 +115,14 @@ std::string settings_defaults_yaml() {
     return out;
 }
 
+std::vector<std::pair<std::string, std::string>> settings_values(const Settings& settings) {
+    std::vector<std::pair<std::string, std::string>> values;
+    for (const Key& key : settings::table()) {
+        if (!key.opposite) values.emplace_back(key.name, settings::value_text(key, settings));
+    }
+    return values;
+}
+
 std::string settings_man() {
     std::string out;
     for (const Key& key : settings::table()) {

@@ -79,6 +79,7 @@ BeneathStat to_attributes(const struct stat& status) {
     attributes.gid = status.st_gid;
     attributes.nlink = static_cast<std::uint32_t>(status.st_nlink);
     if (attributes.kind != ObjectKind::directory) {
+        if (status.st_nlink > 1) attributes.link = link_of(status.st_dev, status.st_ino);
         attributes.version = std::to_string(status.st_ino) + ':' + std::to_string(attributes.size) + ':' +
                              std::to_string(attributes.mtime_ns) + ':' + std::to_string(attributes.ctime_ns);
     }

@@ -105,6 +105,7 @@ class Directory {
                           PatientCalls::Progress& progress);
     Result<std::string> read_link(const std::string& path);
     void serve(OriginRead& request);
+    [[nodiscard]] Result<struct statvfs> statistics() const;
 
     [[nodiscard]] OriginStats stats() const {
         OriginStats stats;
@@ -151,14 +152,21 @@ class DirectoryOrigin final : public Origin {
         : writer_(std::move(root_of_writer), real_path),
           tree_(std::move(root_of_tree)),
           directory_(std::make_shared<Directory>(std::move(root), std::move(real_path))),
-          calls_(threads, deadline),
-          pool_(threads, deadline, [directory = directory_](OriginRead& read) { directory->serve(read); }) {}
+          calls_(threads, deadline, reachability_),
+          pool_(
+              threads, deadline, [directory = directory_](OriginRead& read) { directory->serve(read); },
+              reachability_) {}
 
     [[nodiscard]] std::string identity() const override { return "dir:" + directory_->real_path(); }
     [[nodiscard]] std::string kind() const override { return "directory"; }
     [[nodiscard]] std::uint64_t stats_worth_listing(const std::string&) const override { return 0; }
+    Result<struct statvfs> statistics() override {
+        return ask<struct statvfs>([](Directory& directory) { return directory.statistics(); });
+    }
+    [[nodiscard]] bool has_statistics() const override { return true; }
     [[nodiscard]] OriginStats stats() const override {
         auto stats = directory_->stats();
+        stats.reach = reachability_->state();
         const auto written = writer_.stats();
         const auto posix = tree_.stats();
         stats.get += posix.reads;
@@ -209,6 +217,7 @@ class DirectoryOrigin final : public Origin {
     DirectoryWriter writer_;
     PosixTree tree_;
     const std::shared_ptr<Directory> directory_;
+    const std::shared_ptr<Reachability> reachability_ = std::make_shared<Reachability>();
     PatientCalls calls_;
     ReadPool pool_;
 };
@@ -220,6 +229,12 @@ Result<void> Directory::check() const {
                                              system_error(opened.error().code, "open").message);
     }
     return {};
+}
+
+Result<struct statvfs> Directory::statistics() const {
+    struct statvfs found {};
+    if (::fstatvfs(root_.get(), &found) != 0) return fail(system_error(errno, real_path_));
+    return found;
 }
 
 Result<Attributes> Directory::stat(const std::string& path) {

@@ -13,8 +13,11 @@ Error no_answer() {
 
 }  // namespace
 
-PatientCalls::PatientCalls(unsigned threads, std::chrono::milliseconds patience)
-    : most_(std::max(1U, threads)), patience_(patience), shared_(std::make_shared<Shared>()) {}
+PatientCalls::PatientCalls(unsigned threads, std::chrono::milliseconds patience,
+                           std::shared_ptr<Reachability> reachability)
+    : most_(std::max(1U, threads)), patience_(patience), shared_(std::make_shared<Shared>()) {
+    shared_->reachability = std::move(reachability);
+}
 
 bool PatientCalls::start_thread() {
     try {
@@ -24,6 +27,23 @@ bool PatientCalls::start_thread() {
         return shared_->alive > 0;  // those there are will do it
     }
     return true;
+}
+
+void PatientCalls::wait_for(Job& job, const Progress& progress, MutexLock& lock) {
+    using Clock = std::chrono::steady_clock;
+    bool is_silent = false;
+    while (job.state != Job::State::done && !shared_->stopped) {
+        const auto last = progress.last();
+        const auto silence = std::min<std::chrono::milliseconds>(Reachability::kSilence, patience_);
+        (void)lock.wait_until(shared_->changed, last + (is_silent ? patience_ : silence));
+        const auto quiet = Clock::now() - progress.last();
+        if (job.state == Job::State::done || quiet < silence) continue;
+        if (!is_silent && shared_->reachability)
+            shared_->reachability->failed("the source directory does not answer",
+                                          Reachability::Failure::certain);
+        is_silent = true;
+        if (quiet >= patience_) return;
+    }
 }
 
 Result<void> PatientCalls::run_until_done(std::function<void()> work, const Progress& progress) {
@@ -38,12 +58,7 @@ Result<void> PatientCalls::run_until_done(std::function<void()> work, const Prog
         return fail(EAGAIN, "no thread could be started for the source directory");
     }
     shared_->work.notify_one();
-    while (job->state != Job::State::done && !shared_->stopped) {
-        const auto deadline = progress.last() + patience_;
-        if (lock.wait_until(shared_->changed, deadline) == std::cv_status::timeout &&
-            std::chrono::steady_clock::now() >= progress.last() + patience_)
-            break;
-    }
+    wait_for(*job, progress, lock);
     if (job->state == Job::State::done) return {};
     if (job->state == Job::State::waiting) std::erase(shared_->jobs, job);
     if (job->state == Job::State::running) {
@@ -66,6 +81,7 @@ void PatientCalls::serve(const std::shared_ptr<Shared>& shared) {
         job->state = Job::State::running;
         lock.unlock();
         job->work();
+        if (shared->reachability) shared->reachability->answered();
         lock.lock();
         job->state = Job::State::done;
         if (job->given_up) --shared->held;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/origin/reachability.hpp"
 #include "config/base/mutex.hpp"
 #include "config/base/result.hpp"
 
@@ -26,7 +27,9 @@ namespace tierfs {
 /// ETIMEDOUT, ECANCELED after stop(), else what the call returns.
 class PatientCalls {
   public:
-    PatientCalls(unsigned threads, std::chrono::milliseconds patience);
+    /// `reachability`: hears of calls that are not answered for Reachability::kSilence, and of all that are. May be null.
+    PatientCalls(unsigned threads, std::chrono::milliseconds patience,
+                 std::shared_ptr<Reachability> reachability = nullptr);
     ~PatientCalls() { stop(); }
     PatientCalls(const PatientCalls&) = delete;
     PatientCalls& operator=(const PatientCalls&) = delete;
@@ -84,9 +87,12 @@ class PatientCalls {
         unsigned alive TIERFS_GUARDED_BY(mutex) = 0;
         unsigned held TIERFS_GUARDED_BY(mutex) = 0;  ///< with a call that was given up
         bool stopped TIERFS_GUARDED_BY(mutex) = false;
+        std::shared_ptr<Reachability> reachability;  ///< may be null
     };
 
     Result<void> run_until_done(std::function<void()> work, const Progress& progress);
+    /// Until it is done or its patience is over; tells `reachability`.
+    void wait_for(Job& job, const Progress& progress, MutexLock& lock) TIERFS_REQUIRES(shared_->mutex);
     bool start_thread() TIERFS_REQUIRES(shared_->mutex);
     static void serve(const std::shared_ptr<Shared>& shared);
 

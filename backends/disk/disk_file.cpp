@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <limits>
 
 #include "config/base/fault_point.hpp"
 #include "config/base/time.hpp"
@@ -127,6 +129,14 @@ Result<void> DiskFile::punch_hole(std::uint64_t offset, std::uint64_t length) co
 Result<void> DiskFile::sync_data() const {
     if (TIERFS_FAULT_CALL("nvme.data.sync", ::fdatasync(fd_.get())) != 0) return error(errno, "fdatasync");
     return {};
+}
+
+std::optional<DiskFileRange> DiskFile::next_data(std::uint64_t offset) const {
+    const auto begin = ::lseek(fd_.get(), static_cast<off_t>(offset), SEEK_DATA);
+    if (begin < 0 && errno == ENXIO) return std::nullopt;
+    const auto end = begin < 0 ? begin : ::lseek(fd_.get(), begin, SEEK_HOLE);
+    if (end < 0) return DiskFileRange{offset, std::numeric_limits<std::uint64_t>::max()};
+    return DiskFileRange{static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end)};
 }
 
 Result<DiskFileSizes> DiskFile::sizes() const {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -30,6 +31,11 @@ struct DiskFileSizes {
     std::int64_t modified_ns = 0;
 };
 
+/// Bytes [begin, end) of a file.
+struct DiskFileRange {
+    std::uint64_t begin = 0, end = 0;
+};
+
 /// Owns an open regular file; movable. All calls but moves are thread-safe (positional I/O). With direct I/O
 /// memory, offset and length must be multiples of kDiskAlignment; a call that is not, or that the device
 /// refuses with EINVAL, turns direct I/O off for this file and goes on buffered. Symbolic links are refused.
@@ -54,6 +60,10 @@ class DiskFile {
     [[nodiscard]] bool direct() const;
     [[nodiscard]] int fd() const { return fd_.get(); }
     [[nodiscard]] const std::string& path() const { return path_; }
+
+    /// The next run of bytes from `offset` on that is no hole; nothing: there are holes alone. Where the file system cannot
+    /// tell, all that follows.
+    [[nodiscard]] std::optional<DiskFileRange> next_data(std::uint64_t offset) const;
 
   private:
     DiskFile(FileDescriptor fd, std::string path, DiskUse use)

@@ -261,6 +261,7 @@ void Connection::receive() {
         }
         if (got == 0) return lose(Error{ECONNRESET, address_->text() + " has closed the connection"}, false);
         last_heard_ = Clock::now();
+        counters_.reachability.answered();
         const auto taken = stream_->received(static_cast<std::size_t>(got));
         if (!taken)
             return lose(taken.error().within("the reply of " + address_->text() + " makes no sense"), true);
@@ -276,7 +277,11 @@ void Connection::try_next_address() {
 
 void Connection::lose(const Error& why, bool is_nonsense) {
     // One that was never taken up, or on which nothing comes.
-    if (!connected_ || why.code == ETIMEDOUT) try_next_address();
+    const bool is_away = !connected_ || why.code == ETIMEDOUT;
+    if (is_away) try_next_address();
+    if (is_away || !in_flight_.empty())
+        counters_.reachability.failed("nfs: " + why.message, is_away ? Reachability::Failure::certain
+                                                                     : Reachability::Failure::doubtful);
     socket_.reset();
     connected_ = false;
     stream_.reset();

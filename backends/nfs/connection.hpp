@@ -46,6 +46,7 @@ struct Counters {
     std::atomic<std::uint64_t> get = 0, head = 0, list = 0, put = 0, remove = 0, other = 0, bytes_read = 0,
                                bytes_written = 0, retries = 0, errors = 0;
     void sent(const Procedure& procedure);
+    Reachability reachability;  ///< of the server, by whichever of its addresses
 };
 
 struct ConnectionOptions {

@@ -261,6 +261,7 @@ FileAttributes3 to_attributes(const struct stat& status) {
     a.gid = status.st_gid;
     a.size = a.kind == ObjectKind::directory ? 0 : static_cast<std::uint64_t>(status.st_size);
     file.file_id = status.st_ino;
+    if (a.kind == ObjectKind::file && a.nlink > 1) a.link = link_of(status.st_dev, status.st_ino);
     a.mtime_ns = to_ns(status.st_mtim);
     a.ctime_ns = to_ns(status.st_ctim);
     return file;

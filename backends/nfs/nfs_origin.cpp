@@ -96,6 +96,8 @@ class NfsOrigin final : public Origin {
     [[nodiscard]] OriginStats stats() const override;
 
     Result<void> check() override;
+    Result<struct statvfs> statistics() override { return export_.statistics(); }
+    [[nodiscard]] bool has_statistics() const override { return true; }
     Result<Attributes> stat(const std::string& path) override;
     Result<ListPage> list(const std::string& path, const std::string& token) override {
         return lister_.list(path, token);
@@ -149,6 +151,7 @@ OriginStats NfsOrigin::stats() const {
     stats.bytes_written = counted.bytes_written;
     stats.retries = counted.retries;
     stats.errors = counted.errors;
+    stats.reach = counted.reachability.state();
     return stats;
 }
 

@@ -2,6 +2,9 @@
 // picks by URL. tiering/ and fs/ call it. http/ is shared by implementations; disk/ and extent/ serve caches.
 #pragma once
 
+#include <sys/statvfs.h>
+
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -13,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/origin/reachability.hpp"
 #include "config/base/result.hpp"
 #include "config/settings.hpp"
 
@@ -31,9 +35,20 @@ struct Attributes {
     std::uint32_t mode = 0444;  ///< permission bits only (07777)
     std::uint32_t uid = 0, gid = 0;
     std::uint32_t nlink = 1;
-    bool archived = false;  ///< S3 storage class that must be restored first: reads fail with EACCES at once
+    std::uint64_t link = 0;  ///< of a file with several names, the same for all (link_of); 0: it has one name
+    bool archived = false;   ///< S3 storage class that must be restored first: reads fail with EACCES at once
     std::string version;
 };
+
+/// Of an inode of a file system, never that of a node: those are small numbers. The finaliser is that of SplitMix64 (Steele, Lea,
+/// Flood, 2014).
+constexpr std::uint64_t link_of(std::uint64_t device, std::uint64_t inode) {
+    constexpr std::uint64_t kMark = std::uint64_t{1} << 62U;
+    std::uint64_t mixed = inode + device * 0x9E3779B97F4A7C15U;
+    mixed = (mixed ^ (mixed >> 30U)) * 0xBF58476D1CE4E5B9U;
+    mixed = (mixed ^ (mixed >> 27U)) * 0x94D049BB133111EBU;
+    return ((mixed ^ (mixed >> 31U)) & (kMark - 1)) | kMark;
+}
 
 struct DirectoryEntry {
     std::string name;  ///< one path component: never empty, ".", "..", no '/', no NUL, at most 255 bytes
@@ -76,6 +91,7 @@ struct OriginStats {
                   other = 0;  ///< requests sent, retries and hedges included
     std::uint64_t bytes_read = 0, bytes_written = 0, retries = 0, throttled = 0, errors = 0;
     std::uint64_t hedged = 0, hedges_won = 0;  ///< reads sent a second time; of these, answered first
+    Reachability::State reach;                 ///< now
 };
 
 class PosixOrigin;
@@ -83,7 +99,7 @@ class WritableOrigin;
 
 /// The source of truth of a mount.
 ///
-/// Thread-safe. `stat`, `list` and `read_link` block the caller for at most the deadline of the settings
+/// Thread-safe. `ping`, `stat`, `statistics`, `list` and `read_link` block the caller for at most the deadline of the settings
 /// (plus a second); `read` does not block. Errors: ENOENT, EACCES (credentials, permissions, archived),
 /// ETIMEDOUT, ENOTDIR, EIO; the message says which request to which endpoint failed and why, without secrets.
 class Origin {
@@ -100,6 +116,15 @@ class Origin {
 
     /// Asked once before mounting: does the source exist, may it be listed? The error is shown to who mounts.
     virtual Result<void> check() = 0;
+
+    /// One request that asks for little: whether the source answers.
+    virtual Result<void> ping() {
+        return stat("").map([](const Attributes&) {});
+    }
+
+    /// Of the file system that the source is, for df. EOPNOTSUPP where it has no measure (has_statistics).
+    virtual Result<struct statvfs> statistics() { return fail(EOPNOTSUPP, "the source has no measure"); }
+    [[nodiscard]] virtual bool has_statistics() const { return false; }
 
     /// Attributes of a path; "" is the root. A symlink is not followed.
     virtual Result<Attributes> stat(const std::string& path) = 0;

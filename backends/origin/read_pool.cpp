@@ -19,9 +19,10 @@ Result<void> no_answer() {
 }  // namespace
 
 ReadPool::ReadPool(unsigned threads, std::chrono::milliseconds patience,
-                   std::function<void(OriginRead&)> serve)
+                   std::function<void(OriginRead&)> serve, std::shared_ptr<Reachability> reachability)
     : patience_(patience), shared_(std::make_shared<Shared>()) {
     shared_->serve = std::move(serve);
+    shared_->reachability = std::move(reachability);
     {
         const MutexLock lock(shared_->mutex);
         shared_->busy_since.assign(threads, Clock::time_point::max());
@@ -79,12 +80,20 @@ void ReadPool::watch_deadlines() {
     MutexLock lock(shared_->mutex);
     while (!shared_->stopped) {
         // No request wakes this thread: what comes while it sleeps is due `patience_` later at the earliest.
-        auto earliest = Clock::now() + patience_;
+        auto earliest = Clock::now() + std::min<std::chrono::milliseconds>(patience_, Reachability::kSilence);
         for (const auto& queue : shared_->waiting) {
             if (!queue.empty()) earliest = std::min(earliest, queue.front().deadline);
         }
         (void)lock.wait_until(shared_->changed, earliest);
-        auto overdue = take_overdue(*shared_, Clock::now());
+        const auto now = Clock::now();
+        auto overdue = take_overdue(*shared_, now);
+        const bool is_held =
+            std::any_of(shared_->busy_since.begin(), shared_->busy_since.end(), [&](Clock::time_point since) {
+                return since != Clock::time_point::max() && now - since >= Reachability::kSilence;
+            });
+        if (is_held && shared_->reachability)
+            shared_->reachability->failed("the source directory does not answer",
+                                          Reachability::Failure::certain);
         lock.unlock();
         {
             const Delivery delivery;
@@ -148,6 +157,7 @@ void ReadPool::run(const std::shared_ptr<Shared>& shared, std::size_t number) {
     while (next(*shared, request, number)) {
         const Delivery delivery;
         shared->serve(request);
+        if (shared->reachability) shared->reachability->answered();
         request = OriginRead{};  // what `done` holds must not live until the next request comes
     }
     const MutexLock lock(shared->mutex);

@@ -23,8 +23,10 @@ namespace tierfs {
 /// request that a held thread is busy with is not answered before the kernel lets go of its destination.
 class ReadPool {
   public:
-    /// `serve` must own what it uses: it may go on after this object has gone.
-    ReadPool(unsigned threads, std::chrono::milliseconds patience, std::function<void(OriginRead&)> serve);
+    /// `serve` must own what it uses: it may go on after this object has gone. `reachability` hears of a thread that is held
+    /// for Reachability::kSilence, and of all that come back.
+    ReadPool(unsigned threads, std::chrono::milliseconds patience, std::function<void(OriginRead&)> serve,
+             std::shared_ptr<Reachability> reachability = nullptr);
     ~ReadPool();
 
     /// After stop(): the request fails with ECANCELED at once.
@@ -49,6 +51,7 @@ class ReadPool {
     /// Outlives the object while a thread is held.
     struct Shared {
         std::function<void(OriginRead&)> serve;
+        std::shared_ptr<Reachability> reachability;  ///< may be null
         Mutex mutex;
         std::condition_variable work, changed;  ///< for the readers; for the clock and for stop()
         std::array<std::deque<Waiting>, 3> waiting TIERFS_GUARDED_BY(mutex);

@@ -45,6 +45,7 @@ OriginStats sum(const OriginStats& a, const OriginStats& b) {
           &OriginStats::throttled, &OriginStats::errors, &OriginStats::hedged, &OriginStats::hedges_won}) {
         all.*member += b.*member;
     }
+    if (all.reach.why.empty()) all.reach = b.reach;
     return all;
 }
 
@@ -86,6 +87,13 @@ class PackOverSource final : public PackedOrigin {
     void read_run(const std::shared_ptr<ExtentRun>& run) override {
         extents_.read_run(run, index_->extents()[run->extent].path());
     }
+    Result<void> ping() override {
+        auto source = source_->ping();
+        auto dest = dest_->ping();
+        return source ? std::move(dest) : std::move(source);
+    }
+    Result<struct statvfs> statistics() override { return source_->statistics(); }
+    [[nodiscard]] bool has_statistics() const override { return source_->has_statistics(); }
     [[nodiscard]] OriginStats stats() const override { return sum(source_->stats(), dest_->stats()); }
     [[nodiscard]] std::uint64_t stats_worth_listing(const std::string& directory) const override {
         if (asks_source_ || changes()->too_many) return source_->stats_worth_listing(directory);

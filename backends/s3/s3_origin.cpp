@@ -89,6 +89,7 @@ class S3Origin final : public Origin {
     [[nodiscard]] std::uint64_t stats_worth_listing(const std::string&) const override { return 1; }
 
     Result<void> check() override;
+    Result<void> ping() override { return check(); }  // the root is known without a request
     Result<Attributes> stat(const std::string& path) override;
     Result<ListPage> list(const std::string& path, const std::string& token) override;
     void read(OriginRead request) override;

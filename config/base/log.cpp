@@ -75,6 +75,7 @@ struct State {
     Level level = Level::info;
     Form form = Form::text;
     bool journal = false;
+    About about;
     Mutex mutex;
     LineLimit warnings TIERFS_GUARDED_BY(mutex);
     LineLimit errors TIERFS_GUARDED_BY(mutex);
@@ -138,14 +139,15 @@ std::atomic<State*>& current() {
     return state;
 }
 
-void put(State& state, Level level, std::string_view line) {
+void put(State& state, Level level, std::string_view line, const Fields& fields = {}) {
     const auto give = [&](std::string_view text) {
         state.logger->log(to_spdlog(level), spdlog::string_view_t(text.data(), text.size()));
     };
     if (!state.journal && state.form == Form::text) return give(line);
     std::string text(state.journal ? journal_prefix(level) : "");
-    text += state.form == Form::json ? json_line(std::chrono::system_clock::now(), level, ::getpid(), line)
-                                     : std::string(line);
+    text += state.form == Form::json
+                ? json_line(std::chrono::system_clock::now(), level, ::getpid(), line, state.about, fields)
+                : std::string(line);
     give(text);
 }
 
@@ -172,7 +174,7 @@ bool admit(State& state, Level level) {
 
 }  // namespace
 
-std::string open(Level level, const std::string& file, Form form, std::uint64_t max_size) {
+std::string open(Level level, const std::string& file, Form form, std::uint64_t max_size, About about) {
     std::string problem;
     spdlog::sink_ptr sink;
     try {
@@ -183,16 +185,17 @@ std::string open(Level level, const std::string& file, Form form, std::uint64_t 
             "log.file " + escaped(file) + " cannot be written (" + e.what() + "); logging to standard error";
     }
     State* state = make_state(level, form, std::move(sink));
+    state->about = std::move(about);
     state->previous = current().load();
     current().store(state);
     return problem;
 }
 
-void write(Level level, std::string_view line) {
+void write(Level level, std::string_view line, const Fields& fields) {
     try {
         State& state = *current().load();
         if (level < state.level || !admit(state, level)) return;
-        put(state, level, escaped(line));
+        put(state, level, escaped(line), fields);
     } catch (...) {  // no memory for the line: the work goes on without it
     }
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
@@ -42,9 +43,15 @@ std::string_view name_of(Level level) {
     return "error";
 }
 
-std::string json_line(Clock::time_point time, Level level, long pid, std::string_view message) {
-    const nlohmann::ordered_json line{
+std::string json_line(Clock::time_point time, Level level, long pid, std::string_view message,
+                      const About& about, const Fields& fields) {
+    nlohmann::ordered_json line{
         {"time", rfc3339(time)}, {"level", name_of(level)}, {"pid", pid}, {"message", message}};
+    if (!about.mountpoint.empty()) line["mountpoint"] = about.mountpoint;
+    if (!about.source.empty()) line["source"] = about.source;
+    if (!fields.path.empty()) line["path"] = fields.path;
+    if (const char* name = fields.code == 0 ? nullptr : ::strerrorname_np(fields.code); name != nullptr)
+        line["errno"] = name;
     // What is no UTF-8 becomes U+FFFD.
     return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

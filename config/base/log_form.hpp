@@ -15,10 +15,10 @@ std::string_view name_of(Level level);
 /// As "2026-11-23T05:40:07.000042Z": UTC, microseconds.
 std::string rfc3339(std::chrono::system_clock::time_point time);
 
-/// One object without a newline at its end: time (RFC 3339, UTC, microseconds), level, message, pid. Valid
-/// JSON (RFC 8259) for any bytes: of those that are no UTF-8 each becomes U+FFFD.
+/// One object without a newline at its end: time (RFC 3339, UTC, microseconds), level, pid, message, and mountpoint, source, path and
+/// errno where they are known. Valid JSON (RFC 8259) for any bytes: of those that are no UTF-8 each becomes U+FFFD.
 std::string json_line(std::chrono::system_clock::time_point time, Level level, long pid,
-                      std::string_view message);
+                      std::string_view message, const About& about = {}, const Fields& fields = {});
 
 /// "<4>" and the like: how the journal is told a line's level (sd-daemon(3)).
 std::string_view journal_prefix(Level level);

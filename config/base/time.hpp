@@ -32,4 +32,10 @@ inline std::int64_t wall_clock_ns() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
 }
 
+/// The time of a directory, which a bucket may have none of (0): its keys alone make it. That of the mount then, and not 1970.
+inline std::int64_t directory_time_ns(std::int64_t kept) {
+    static const std::int64_t first_asked = wall_clock_ns();
+    return kept != 0 ? kept : first_asked;
+}
+
 }  // namespace tierfs

@@ -8,6 +8,8 @@
 #include <functional>
 #include <string>
 
+#include "fs/cli/say.hpp"
+
 namespace tierfs {
 
 /// On a terminal a line that is written over, several times a second; else a line every 10 s. Not
@@ -20,10 +22,11 @@ class ProgressLine {
         if (now - told_ < (terminal_ ? std::chrono::milliseconds(200) : std::chrono::seconds(10))) return;
         told_ = now;
         const double seconds = std::chrono::duration<double>(now - begun_).count();
-        std::fprintf(stderr, terminal_ ? "\r\033[K%s" : "%s\n", text(seconds).c_str());
+        if (terminal_) return say_over(stderr, text(seconds));
+        say_line(stderr, text(seconds));
     }
     void end() const {
-        if (terminal_) std::fputs("\r\033[K", stderr);
+        if (terminal_) say_over(stderr, "");
     }
 
   private:

@@ -7,6 +7,7 @@
 #include "config/base/log_lines.hpp"
 #include "config/settings.hpp"
 #include "fs/cli/environment.hpp"
+#include "fs/cli/say.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/daemon/standby.hpp"
 
@@ -34,7 +35,8 @@ constexpr const char* kUsage =
     "       tierfs --help | --version\n";
 
 int print_help() {
-    std::printf(
+    sayf(
+        stdout,
         "%s\nMounts a dataset that lies in an object store, on an NFS server or in a directory as a local "
         "file "
         "system,\nread-only unless rw (with mount(8): writable) is said, served from this node's memory and NVMe.\n\n"
@@ -57,13 +59,13 @@ std::string_view program_name(const char* path) {
 }  // namespace
 
 int command_failed(const std::string& why) {
-    std::fprintf(stderr, "tierfs: %s\n", log::escaped(why).c_str());
+    say_line(stderr, "tierfs: " + why);
     return 1;
 }
 
 int wrong_usage(const std::string& why, const std::string& command) {
-    std::fprintf(stderr, "tierfs: %s; `%s --help` shows how it is used\n", log::escaped(why).c_str(),
-                 command.c_str());
+    sayf(stderr, "tierfs: %s; `%s --help` shows how it is used\n", log::escaped(why).c_str(),
+         command.c_str());
     return 2;
 }
 
@@ -75,7 +77,7 @@ int settings_refused(const Error& error) {
         text += log::escaped(problems.substr(at, end - at)) + "\n";
         at = end + 1;
     }
-    std::fprintf(stderr, "tierfs: %s", text.c_str());
+    sayf(stderr, "tierfs: %s", text.c_str());
     return error.code == EINVAL ? 2 : 1;
 }
 
@@ -105,7 +107,7 @@ int run_command_line(int argc, char** argv) {
     const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
     if (first == "--help" || first == "-h" || first == "help") return print_help();
     if (first == "--version" || first == "-V") {
-        std::printf("tierfs %s\n", TIERFS_VERSION);
+        sayf(stdout, "tierfs %s\n", TIERFS_VERSION);
         return 0;
     }
     if (first == "status") return status_command(rest);

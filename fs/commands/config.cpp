@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "config/settings.hpp"
+#include "fs/cli/say.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/parse.hpp"
 
@@ -17,13 +18,13 @@ std::string rule_text(const DatasetRules& rules, std::size_t number, Codec defau
 
 /// Sizes, ages and reads are not known here: rules that stand on them are told with what they ask for.
 void print_rules_of(const DatasetRules& rules, const std::string& path, Codec default_codec) {
-    std::printf("%s:", path.c_str());
+    sayf(stdout, "%s:", path.c_str());
     const auto candidates = rules.candidates(path);
     for (const std::size_t number : candidates) {
         const auto conditions = rules.at(number).conditions_text();
-        std::printf("%s %s%s%s\n", number == candidates.front() ? "" : "  else",
-                    rule_text(rules, number, default_codec).c_str(), conditions.empty() ? "" : ", if ",
-                    conditions.c_str());
+        sayf(stdout, "%s %s%s%s\n", number == candidates.front() ? "" : "  else",
+             rule_text(rules, number, default_codec).c_str(), conditions.empty() ? "" : ", if ",
+             conditions.c_str());
     }
 }
 
@@ -41,7 +42,7 @@ int config_command(const std::vector<std::string>& arguments) {
         ->needs(check);
     if (const auto ended = parse_arguments(app, arguments)) return *ended;
     if (file.empty()) {
-        std::fputs(settings_defaults_yaml().c_str(), stdout);
+        say(stdout, settings_defaults_yaml());
         return 0;
     }
     const auto checked = check_settings_file(file);
@@ -49,7 +50,7 @@ int config_command(const std::vector<std::string>& arguments) {
         settings_refused(checked.error());
         return 1;
     }
-    if (paths.empty()) std::printf("%s: ok\n", file.c_str());
+    if (paths.empty()) sayf(stdout, "%s: ok\n", file.c_str());
     const DatasetRules rules(checked->datasets, checked->dataset_class);
     for (const auto& path : paths) print_rules_of(rules, path, checked->nvme_codec);
     return 0;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "fs/cli/say.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/find_mount.hpp"
 #include "fs/commands/parse.hpp"
@@ -56,9 +57,9 @@ int doctor_command(const std::vector<std::string>& arguments) {
     if (!facts) return command_failed(facts.error().message);
     if (json) {
         const auto report = doctor_json(*facts);
-        std::printf("%s\n", report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+        say_json(stdout, report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     } else {
-        std::fputs(doctor_text(*facts).c_str(), stdout);
+        say(stdout, doctor_text(*facts));
     }
     return 0;
 }

@@ -8,6 +8,7 @@
 #include "config/base/log_lines.hpp"
 #include "config/settings.hpp"
 #include "fs/cli/environment.hpp"
+#include "fs/cli/say.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/parse.hpp"
 #include "fs/daemon/launch.hpp"
@@ -27,7 +28,7 @@ bool asks_for_writing(const std::string& option) {
 /// Tells of options that do not make a mount fail, and do not come true either.
 void tell_differences(const Settings& settings, const std::vector<std::string>& asked, bool by_mount) {
     const auto tell = [&settings](const std::string& what) {
-        std::fprintf(stderr, "tierfs: %s: %s\n", log::escaped(settings.mountpoint).c_str(), what.c_str());
+        sayf(stderr, "tierfs: %s: %s\n", log::escaped(settings.mountpoint).c_str(), what.c_str());
     };
     if (by_mount && settings.read_only && has(asked, "ro") &&
         std::any_of(asked.begin(), asked.end(), asks_for_writing)) {

@@ -18,6 +18,7 @@
 #include "config/base/units.hpp"
 #include "fs/cli/environment.hpp"
 #include "fs/cli/progress.hpp"
+#include "fs/cli/say.hpp"
 #include "fs/cli/signals.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/parse.hpp"
@@ -143,7 +144,7 @@ struct Request {
 
 void report(const Request& request, const pack::Published& published, const pack::Progress& progress) {
     const auto& manifest = published.manifest;
-    for (const auto& remark : published.remarks) std::fprintf(stderr, "tierfs: %s\n", remark.c_str());
+    for (const auto& remark : published.remarks) say_line(stderr, "tierfs: " + remark);
     if (request.json) {
         auto json = manifest_json(manifest);
         json["found_extents"] = published.found;
@@ -153,29 +154,28 @@ void report(const Request& request, const pack::Published& published, const pack
         json["parts"] = published.parts;
         json["bytes_read"] = progress.bytes_read.load();
         json["bytes_written"] = progress.bytes_written.load();
-        std::printf("%s\n", json.dump(2).c_str());
+        say_json(stdout, json.dump(2));
         return;
     }
     if (!published.is_complete && !request.dry_run) {
-        std::printf(
-            "shard %llu of %llu is packed, %s read; shards that have ended: %llu; the last completes the "
-            "pack\n",
-            static_cast<unsigned long long>(request.shard.index),
-            static_cast<unsigned long long>(request.shard.count), format_size(progress.bytes_read).c_str(),
-            static_cast<unsigned long long>(published.parts));
+        sayf(stdout,
+             "shard %llu of %llu is packed, %s read; shards that have ended: %llu; the last completes the "
+             "pack\n",
+             static_cast<unsigned long long>(request.shard.index),
+             static_cast<unsigned long long>(request.shard.count), format_size(progress.bytes_read).c_str(),
+             static_cast<unsigned long long>(published.parts));
         return;
     }
-    std::printf("%s%llu files, %s, of these %llu files, %s in %llu extents (%llu were there already)\n",
-                request.dry_run       ? "to be packed: "
-                : published.was_there ? "complete before: "
-                                      : "packed: ",
-                static_cast<unsigned long long>(manifest.files), format_size(manifest.bytes).c_str(),
-                static_cast<unsigned long long>(manifest.packed_files),
-                format_size(manifest.packed_bytes).c_str(), static_cast<unsigned long long>(manifest.extents),
-                static_cast<unsigned long long>(published.found));
+    sayf(stdout, "%s%llu files, %s, of these %llu files, %s in %llu extents (%llu were there already)\n",
+         request.dry_run       ? "to be packed: "
+         : published.was_there ? "complete before: "
+                               : "packed: ",
+         static_cast<unsigned long long>(manifest.files), format_size(manifest.bytes).c_str(),
+         static_cast<unsigned long long>(manifest.packed_files), format_size(manifest.packed_bytes).c_str(),
+         static_cast<unsigned long long>(manifest.extents), static_cast<unsigned long long>(published.found));
     if (manifest.codec.codec != Codec::none && !request.dry_run)
-        std::printf("codec %s: the extents take %s\n", pack::to_string(manifest.codec).c_str(),
-                    format_size(manifest.extent_bytes).c_str());
+        sayf(stdout, "codec %s: the extents take %s\n", pack::to_string(manifest.codec).c_str(),
+             format_size(manifest.extent_bytes).c_str());
 }
 
 Result<std::string> text_of(const std::string& file) {
@@ -291,9 +291,7 @@ int verify_pack_command(const std::string& path, const std::vector<std::string>&
     (*dest)->stop();
     if (!report) return command_failed(report.error().message);
     for (const auto& bad : report->first_bad)
-        if (!json)
-            std::fprintf(stderr, "tierfs: %s: %s\n", printable(bad.file).c_str(),
-                         printable(bad.what).c_str());
+        if (!json) sayf(stderr, "tierfs: %s: %s\n", printable(bad.file).c_str(), printable(bad.what).c_str());
     if (json) {
         auto text = manifest_json(report->manifest);
         text["pack"] = path;
@@ -301,12 +299,11 @@ int verify_pack_command(const std::string& path, const std::vector<std::string>&
         text["bad"] = nlohmann::ordered_json::array();
         for (const auto& bad : report->first_bad)
             text["bad"].push_back({{"file", printable(bad.file)}, {"what", printable(bad.what)}});
-        std::printf("%s\n", text.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+        say_json(stdout, text.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     } else {
-        std::printf("%s: %llu extents, %llu packed files, %s verified, %llu bad\n", printable(path).c_str(),
-                    static_cast<unsigned long long>(report->extents),
-                    static_cast<unsigned long long>(report->files), format_size(report->bytes).c_str(),
-                    static_cast<unsigned long long>(report->bad));
+        sayf(stdout, "%s: %llu extents, %llu packed files, %s verified, %llu bad\n", printable(path).c_str(),
+             static_cast<unsigned long long>(report->extents), static_cast<unsigned long long>(report->files),
+             format_size(report->bytes).c_str(), static_cast<unsigned long long>(report->bad));
     }
     return report->bad == 0 ? 0 : 1;
 }

@@ -1,6 +1,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "config/base/log_lines.hpp"
+#include "fs/cli/say.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/find_mount.hpp"
 #include "fs/commands/parse.hpp"
@@ -14,9 +16,9 @@ namespace {
 constexpr auto kReloadPatience = std::chrono::hours(2);
 
 void print(const std::string& mountpoint, const nlohmann::json& result) {
-    std::printf("%s: tierfs %s serves it, pid %ld; readers waited for %.2f s\n", mountpoint.c_str(),
-                result.value("version", std::string("?")).c_str(), result.value("pid", 0L),
-                result.value("pause_s", 0.0));
+    sayf(stdout, "%s: tierfs %s serves it, pid %ld; readers waited for %.2f s\n",
+         log::escaped(mountpoint).c_str(), result.value("version", std::string("?")).c_str(),
+         result.value("pid", 0L), result.value("pause_s", 0.0));
 }
 
 }  // namespace
@@ -37,7 +39,7 @@ int reload_command(const std::vector<std::string>& arguments) {
     const auto done = ask_control(*address, "reload", kReloadPatience);
     if (!done) return command_failed(unanswered(*mount, done.error().within(mountpoint)).message);
     if (json) {
-        std::printf("%s\n", done->dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+        say_json(stdout, done->dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
         return 0;
     }
     try {

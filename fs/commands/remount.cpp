@@ -6,6 +6,7 @@
 
 #include "config/base/log_lines.hpp"
 #include "config/mount_options.hpp"
+#include "fs/cli/say.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/find_mount.hpp"
 #include "fs/control/control.hpp"
@@ -93,11 +94,10 @@ int remount_command(const std::string& mountpoint, const std::vector<std::string
                 nullptr) != 0)
         return command_failed(why_refused(*mount, errno));
     if (!wanted->settings.empty())
-        std::fprintf(
-            stderr,
-            "tierfs: %s: a remount changes options of mount(8) alone; as they were: %s. `tierfs reload` "
-            "takes new settings out of the YAML file\n",
-            log::escaped(mount->mountpoint).c_str(), log::escaped(wanted->settings).c_str());
+        sayf(stderr,
+             "tierfs: %s: a remount changes options of mount(8) alone; as they were: %s. `tierfs reload` "
+             "takes new settings out of the YAML file\n",
+             log::escaped(mount->mountpoint).c_str(), log::escaped(wanted->settings).c_str());
     return 0;
 }
 

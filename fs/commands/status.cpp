@@ -2,9 +2,11 @@
 
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "config/base/log_lines.hpp"
+#include "fs/cli/say.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/find_mount.hpp"
 #include "fs/commands/parse.hpp"
@@ -17,7 +19,7 @@ namespace {
 using Json = nlohmann::json;
 
 std::string dumped(const Json& json) {
-    return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 Result<Json> status_of(const MountEntry& mount, std::chrono::seconds patience) {
@@ -61,10 +63,11 @@ int list_mounts(bool json) {
         text += log::escaped(mount.mountpoint) + "  " + log::escaped(mount.source) + "  " +
                 (read_only ? "read-only" : "writable") + "  " + log::escaped(words) + "\n";
     }
-    std::fputs(json           ? dumped(list).c_str()
-               : text.empty() ? "nothing is mounted by tierfs\n"
-                              : text.c_str(),
-               stdout);
+    if (json) {
+        say_json(stdout, dumped(list));
+    } else {
+        say(stdout, text.empty() ? "nothing is mounted by tierfs\n" : text);
+    }
     return 0;
 }
 
@@ -73,10 +76,12 @@ int list_mounts(bool json) {
 int status_command(const std::vector<std::string>& arguments) {
     std::string path;
     bool json = false;
+    bool settings = false;
     CLI::App app("Says what a mount does and from where its reads come; without PATH, which mounts there are",
                  "tierfs status");
     app.add_option("PATH", path, "a tierfs mount, or a path inside one");
     app.add_flag("--json", json, "print JSON");
+    app.add_flag("--settings", settings, "print the settings of the mount, as they are now");
     if (const auto ended = parse_arguments(app, arguments)) return *ended;
     if (path.empty()) return list_mounts(json);
 
@@ -85,11 +90,17 @@ int status_command(const std::vector<std::string>& arguments) {
     const auto status = status_of(*mount, std::chrono::seconds(10));
     if (!status) return command_failed(status.error().message);
     if (json) {
-        std::fputs(dumped(*status).c_str(), stdout);
+        say_json(stdout, dumped(settings ? status->value("configuration", Json::object()) : *status));
         return 0;
     }
     try {
-        std::fputs(status_text(*status).c_str(), stdout);
+        if (settings) {
+            for (const auto& [name, value] :
+                 status->value("configuration", std::map<std::string, std::string>()))
+                say_line(stdout, name + ": " + value);
+            return 0;
+        }
+        say(stdout, status_text(*status));
     } catch (const Json::exception&) {
         return command_failed(path + ": the status of the mount is not understood: use --json");
     }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <thread>
 
+#include "fs/cli/say.hpp"
 #include "fs/cli/terminal.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/find_mount.hpp"
@@ -83,7 +84,7 @@ class Pictures {
 };
 
 void print(const std::vector<std::string>& lines) {
-    for (const auto& line : lines) std::printf("%s\n", line.c_str());
+    for (const auto& line : lines) say_line(stdout, line);
     std::fflush(stdout);
 }
 
@@ -91,7 +92,7 @@ int run_batch(Pictures& pictures, const TopOptions& options) {
     for (unsigned number = 0; options.pictures == 0 || number < options.pictures; ++number) {
         std::this_thread::sleep_for(options.period());
         const auto view = pictures.next();
-        if (number > 0) std::printf("\n");
+        if (number > 0) sayf(stdout, "\n");
         print(top_lines(view, options.width, options.height));
         if (std::ferror(stdout) != 0) return 1;
         if (options.pictures == 1 && !view.notice.empty()) return 1;

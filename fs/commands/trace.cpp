@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "fs/cli/say.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/find_mount.hpp"
 #include "fs/commands/parse.hpp"
@@ -67,7 +68,7 @@ class Tracer {
         if (!answer) return fail(answer.error());
         auto lines = read_trace_lines(*answer);
         if (!lines || !lines->ended) return lines;
-        std::fprintf(stderr, "tierfs: another daemon serves the mount: reads in between are not shown\n");
+        sayf(stderr, "tierfs: another daemon serves the mount: reads in between are not shown\n");
         if (auto again = start(); !again) return fail(again.error());
         return lines;
     }
@@ -107,7 +108,7 @@ class Output {
     [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
 
   private:
-    void put(const std::string& text) { std::fwrite(text.data(), 1, text.size(), file_); }
+    void put(const std::string& text) { say_exactly(file_, text); }
     std::FILE* const file_;
     TraceLineWriter& writer_;
     std::uint64_t left_, dropped_ = 0;
@@ -147,17 +148,17 @@ int run_trace(const TraceOptions& options, const MountEntry& mount) {
     Tracer tracer(*address);
     if (auto started = tracer.start(); !started)
         return command_failed(unanswered(mount, started.error().within(options.mountpoint)).message);
-    std::fprintf(stderr, "tierfs: tracing %s; Ctrl-C ends it\n", options.mountpoint.c_str());
+    sayf(stderr, "tierfs: tracing %s; Ctrl-C ends it\n", options.mountpoint.c_str());
     Output output(file ? file.get() : stdout, writer, options.limit);
     const auto followed = follow(tracer, output, signals, options.seconds);
     tracer.stop();
     if (output.dropped() != 0) {
-        std::fprintf(stderr, "tierfs: %llu events came faster than they were fetched, and are not shown\n",
-                     static_cast<unsigned long long>(output.dropped()));
+        sayf(stderr, "tierfs: %llu events came faster than they were fetched, and are not shown\n",
+             static_cast<unsigned long long>(output.dropped()));
     }
     if (writer.left_out() != 0) {
-        std::fprintf(stderr, "tierfs: %llu names with a newline are left out: no list can hold them\n",
-                     static_cast<unsigned long long>(writer.left_out()));
+        sayf(stderr, "tierfs: %llu names with a newline are left out: no list can hold them\n",
+             static_cast<unsigned long long>(writer.left_out()));
     }
     if (!followed)
         return command_failed(unanswered(mount, followed.error().within(options.mountpoint)).message);

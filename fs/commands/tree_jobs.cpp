@@ -1,6 +1,8 @@
 // tierfs warm, evict, pin, unpin: paths are handed to the daemons of their mounts, which do the work.
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -9,9 +11,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "config/base/log_lines.hpp"
 #include "config/base/units.hpp"
+#include "fs/cli/say.hpp"
+#include "fs/cli/signals.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/find_mount.hpp"
 #include "fs/commands/parse.hpp"
@@ -81,15 +86,33 @@ class TreeCommand {
         return {};
     }
 
+    /// Stops all jobs of the kind on the mounts that were named. How many those were.
+    Result<std::uint64_t> cancel() {
+        std::uint64_t stopped = 0;
+        for (auto& [device, part] : parts_) {
+            const auto told = ask(part, {{"command", "job-cancel"}, {"kind", kind_}});
+            if (!told) return fail(told.error());
+            stopped += count_of(*told, "stopped");
+        }
+        return stopped;
+    }
+
     enum class Until : std::uint8_t { settled, end };
 
-    /// Until all is done, or, for pins, written down; with progress.
-    Result<void> wait(Until until) {
+    /// Until all is done, or, for pins, written down; with progress. `stop`: ends the jobs, which is then waited for.
+    Result<void> wait(Until until, const StopFlag& stop) {
+        bool is_stopped = false;
         const bool terminal = ::isatty(STDERR_FILENO) != 0;
         const auto begun = Clock::now();
         auto told = begun;
         for (bool running = true; running;) {
             running = false;
+            if (stop.requested() && !std::exchange(is_stopped, true)) {
+                for (auto& [each, stopped] : parts_) {
+                    auto done = ask(stopped, {{"command", "job-stop"}, {"job", stopped.job}});
+                    if (!done) return fail(done.error());
+                }
+            }
             for (auto& [device, part] : parts_) {
                 auto status = ask(part, {{"command", "job-status"}, {"job", part.job}});
                 if (!status) return fail(status.error());
@@ -100,51 +123,63 @@ class TreeCommand {
             if (terminal || Clock::now() - told >= kLineEvery) {
                 told = Clock::now();
                 const double seconds = std::chrono::duration<double>(told - begun).count();
-                std::fprintf(stderr, terminal ? "\r\033[K%s" : "%s\n", progress_line(seconds).c_str());
+                if (terminal) {
+                    say_over(stderr, progress_line(seconds));
+                } else {
+                    say_line(stderr, progress_line(seconds));
+                }
             }
             if (running) std::this_thread::sleep_for(kTick);
         }
-        if (terminal) std::fputs("\r\033[K", stderr);
+        if (terminal) say_over(stderr, "");
         return {};
     }
 
     /// What came of it; the exit status. `ended`: it is done, and there are figures to print.
     int report(bool ended) const {
-        for (const auto& [device, part] : parts_) {
-            for (const Json& failure : part.status.value("failures", Json::array())) {
-                const auto text = [&](const char* member) {
-                    return path_from_wire(failure.value(member, std::string())).value_or("?");
-                };
-                const auto path = text("path");
-                const auto line =
-                    part.mount.mountpoint + (path.empty() ? "" : "/") + path + ": " + text("error");
-                std::fprintf(stderr, "tierfs: %s\n", log::escaped(line).c_str());
-            }
-        }
+        for (const auto& [device, part] : parts_) print_failures(part);
         const std::uint64_t failed = sum("failed");
         if (!ended) return failed == 0 ? 0 : 1;
         if (json_) {
-            std::printf("%s\n", Json{{"files", sum("files")},
-                                     {"bytes", sum("bytes")},
-                                     {"brought_bytes", sum("brought_bytes")},
-                                     {"unchanged_files", sum("unchanged_files")},
-                                     {"failed", failed}}
-                                    .dump()
-                                    .c_str());
+            say_json(stdout, Json{{"files", sum("files")},
+                                  {"bytes", sum("bytes")},
+                                  {"brought_bytes", sum("brought_bytes")},
+                                  {"unchanged_files", sum("unchanged_files")},
+                                  {"failed", failed}}
+                                 .dump());
         } else if (kind_ == "unpin") {
-            std::printf("let go of %llu paths, %llu failed\n", static_cast<unsigned long long>(sum("files")),
-                        static_cast<unsigned long long>(failed));
+            sayf(stdout, "let go of %llu paths, %llu failed\n", static_cast<unsigned long long>(sum("files")),
+                 static_cast<unsigned long long>(failed));
         } else {
-            std::printf("%s %s in %llu files, %llu were so already, %llu failed\n", verb(),
-                        format_size(sum("brought_bytes")).c_str(),
-                        static_cast<unsigned long long>(sum("files")),
-                        static_cast<unsigned long long>(sum("unchanged_files")),
-                        static_cast<unsigned long long>(failed));
+            sayf(stdout, "%s %s in %llu files, %llu were so already, %llu failed\n", verb(),
+                 format_size(sum("brought_bytes")).c_str(), static_cast<unsigned long long>(sum("files")),
+                 static_cast<unsigned long long>(sum("unchanged_files")),
+                 static_cast<unsigned long long>(failed));
         }
         return failed == 0 ? 0 : 1;
     }
 
   private:
+    /// Each reason once, with the first path that it is of.
+    static void print_failures(const Part& part) {
+        std::vector<std::pair<std::string, std::string>> reasons;  // error, path
+        std::map<std::string, unsigned> times;
+        for (const Json& failure : part.status.value("failures", Json::array())) {
+            const auto text = [&](const char* member) {
+                return path_from_wire(failure.value(member, std::string())).value_or("?");
+            };
+            if (++times[text("error")] == 1) reasons.emplace_back(text("error"), text("path"));
+        }
+        for (const auto& [error, path] : reasons) {
+            const auto all =
+                reasons.size() == 1 ? count_of(part.status, "failed") : times[error];  // all are counted
+            const auto more = all - 1;
+            const auto line = part.mount.mountpoint + (path.empty() ? "" : "/") + path + ": " + error +
+                              (more == 0 ? "" : " (and " + std::to_string(more) + " more)");
+            say_line(stderr, "tierfs: " + line);
+        }
+    }
+
     [[nodiscard]] const char* verb() const {
         if (kind_ == "pin") return "pinned, and brought";
         return kind_ == "warm" ? "brought" : "gave up";
@@ -217,7 +252,7 @@ Result<std::vector<std::string>> read_list(const std::string& name) {
 }
 
 int run_tree_command(const std::string& kind, std::vector<std::string> paths, const std::string& list,
-                     bool wait, bool json) {
+                     bool wait, bool json, bool cancels) {
     if (!list.empty()) {
         auto listed = read_list(list);
         if (!listed) return command_failed(listed.error().message);
@@ -226,6 +261,12 @@ int run_tree_command(const std::string& kind, std::vector<std::string> paths, co
     } else if (paths.empty()) {
         return wrong_usage("name a PATH in a mount, or a list of them with -f LIST", "tierfs " + kind);
     }
+    // What is pinned may be gone by now; all else that is named must be there.
+    for (const auto& path : list.empty() && kind != "unpin" ? paths : std::vector<std::string>()) {
+        struct stat found {};
+        if (::lstat(path.c_str(), &found) != 0 && (errno == ENOENT || errno == ENOTDIR))
+            return command_failed(system_error(errno, path).message + ": nothing was begun");
+    }
     const auto mounts = read_mountinfo();
     if (!mounts) return command_failed(mounts.error().message);
     TreeCommand command(kind, json);
@@ -233,10 +274,18 @@ int run_tree_command(const std::string& kind, std::vector<std::string> paths, co
         if (const auto added = command.add(*mounts, path); !added)
             return command_failed(added.error().message);
     }
+    if (cancels) {
+        const auto stopped = command.cancel();
+        if (!stopped) return command_failed(stopped.error().message);
+        sayf(stdout, "stopped %llu jobs\n", static_cast<unsigned long long>(*stopped));
+        return 0;
+    }
     if (const auto handed = command.hand_over(); !handed) return command_failed(handed.error().message);
     if (!wait && kind != "pin") return 0;
     const auto until = wait ? TreeCommand::Until::end : TreeCommand::Until::settled;
-    if (const auto waited = command.wait(until); !waited) return command_failed(waited.error().message);
+    StopFlag stop;
+    const Signals signals(stop);
+    if (const auto waited = command.wait(until, stop); !waited) return command_failed(waited.error().message);
     return command.report(wait);
 }
 
@@ -247,14 +296,18 @@ int tree_command(const std::string& kind, const char* what, bool background,
     std::string list;
     bool wait = !background;
     bool json = false;
+    bool cancels = false;
     CLI::App app(what, "tierfs " + kind);
     app.add_option("PATH", paths, "files and directories in mounts of tierfs");
     app.add_option("-f", list, "a file with a path on each line; - is standard input");
-    if (background) app.add_flag("--wait", wait, "wait for the end, with progress");
+    if (background) {
+        app.add_flag("--wait", wait, "wait for the end, with progress; Ctrl-C ends the job");
+        app.add_flag("--cancel", cancels, "end all such jobs of the mounts that the paths are in");
+    }
     app.add_flag("--json", json,
                  background ? "print what came of it as JSON; with --wait" : "print what came of it as JSON");
     if (const auto ended = parse_arguments(app, arguments)) return *ended;
-    return run_tree_command(kind, std::move(paths), list, wait, json);
+    return run_tree_command(kind, std::move(paths), list, wait, json, cancels);
 }
 
 }  // namespace

@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "config/base/file_descriptor.hpp"
+#include "config/base/log_lines.hpp"
+#include "fs/cli/say.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/find_mount.hpp"
 #include "fs/commands/parse.hpp"
@@ -135,6 +137,8 @@ int umount_command(const std::vector<std::string>& arguments) {
     }
     const auto mount = find_tierfs_mount(path);
     if (!mount) return command_failed(mount.error().message);
+    // Started inside the mount, this very command would hold it.
+    if (::chdir("/") != 0) return command_failed(system_error(errno, "/").message);
     const auto address = control_of(*mount);
     const auto process = supervisor_of(address);
     if (!process) {
@@ -160,8 +164,8 @@ int umount_command(const std::vector<std::string>& arguments) {
     if (!lazy && wait_for_end(process, kEndPatienceMs)) return 0;
     if (!lazy)
         return command_failed(mount->mountpoint + " is unmounted, but its daemon has not ended: see its log");
-    std::fprintf(stderr, "tierfs: %s is out of sight; it ends when the last file on it is closed\n",
-                 mount->mountpoint.c_str());
+    sayf(stderr, "tierfs: %s is out of sight; it ends when the last file on it is closed\n",
+         log::escaped(mount->mountpoint).c_str());
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "config/base/log_lines.hpp"
 #include "config/base/units.hpp"
 #include "fs/cli/progress.hpp"
+#include "fs/cli/say.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/pack.hpp"
 #include "fs/commands/parse.hpp"
@@ -30,17 +31,17 @@ nlohmann::json report_json(const std::string& folder, const CacheReport& report)
 void print_report(const std::string& folder, const CacheReport& report) {
     const auto shown = log::escaped(folder);
     for (const auto& each : report.bad) {
-        std::fprintf(stderr, "tierfs: %s: %s%s\n", log::escaped(each.file.string()).c_str(),
-                     log::escaped(each.what).c_str(), each.dropped ? "; dropped" : "");
+        sayf(stderr, "tierfs: %s: %s%s\n", log::escaped(each.file.string()).c_str(),
+             log::escaped(each.what).c_str(), each.dropped ? "; dropped" : "");
     }
     if (report.unknown_codecs != 0)
-        std::fprintf(stderr, "tierfs: %s: %llu objects are of a codec that this version does not know\n",
-                     shown.c_str(), static_cast<unsigned long long>(report.unknown_codecs));
-    std::printf("%s: %llu extents, %llu large files, %s verified, %llu files bad, %llu dropped\n",
-                shown.c_str(), static_cast<unsigned long long>(report.extents),
-                static_cast<unsigned long long>(report.backing_files), format_size(report.bytes).c_str(),
-                static_cast<unsigned long long>(report.bad_files),
-                static_cast<unsigned long long>(report.dropped_files));
+        sayf(stderr, "tierfs: %s: %llu objects are of a codec that this version does not know\n",
+             shown.c_str(), static_cast<unsigned long long>(report.unknown_codecs));
+    sayf(stdout, "%s: %llu extents, %llu large files, %s verified, %llu files bad, %llu dropped\n",
+         shown.c_str(), static_cast<unsigned long long>(report.extents),
+         static_cast<unsigned long long>(report.backing_files), format_size(report.bytes).c_str(),
+         static_cast<unsigned long long>(report.bad_files),
+         static_cast<unsigned long long>(report.dropped_files));
 }
 
 }  // namespace
@@ -85,8 +86,7 @@ int verify_command(const std::vector<std::string>& arguments) {
             print_report(cache.string(), *report);
         }
     }
-    if (json)
-        std::printf("%s\n", reports.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    if (json) say_json(stdout, reports.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return good ? 0 : 1;
 }
 

@@ -12,16 +12,21 @@ namespace {
 using Json = nlohmann::json;
 
 TreeJob::Action warming(Store& store) {
-    return [&store](const std::shared_ptr<const ObjectRef>& object, TreeJob::Answer answer) {
-        store.warm(object, [answer = std::move(answer)](const Result<Store::Warmed>& warmed) {
-            if (!warmed) return answer(fail(warmed.error()));
-            answer(TreeJob::Done{warmed->brought, warmed->unchanged});
-        });
+    return [&store](const std::shared_ptr<const ObjectRef>& object, TreeJob::Answer answer,
+                    const std::function<bool()>& stopped) {
+        store.warm(
+            object,
+            [answer = std::move(answer)](const Result<Store::Warmed>& warmed) {
+                if (!warmed) return answer(fail(warmed.error()));
+                answer(TreeJob::Done{warmed->brought, warmed->unchanged});
+            },
+            stopped);
     };
 }
 
 TreeJob::Action evicting(Store& store) {
-    return [&store](const std::shared_ptr<const ObjectRef>& object, const TreeJob::Answer& answer) {
+    return [&store](const std::shared_ptr<const ObjectRef>& object, const TreeJob::Answer& answer,
+                    const std::function<bool()>& /*stopped*/) {
         const auto evicted = store.evict(*object);
         if (!evicted) return answer(fail(evicted.error()));
         answer(TreeJob::Done{*evicted, *evicted == 0});
@@ -29,11 +34,15 @@ TreeJob::Action evicting(Store& store) {
 }
 
 TreeJob::Action pinning(Store& store) {
-    return [&store](const std::shared_ptr<const ObjectRef>& object, TreeJob::Answer answer) {
-        store.pin(object, [answer = std::move(answer)](const Result<Store::Warmed>& pinned) {
-            if (!pinned) return answer(fail(pinned.error()));
-            answer(TreeJob::Done{pinned->brought, pinned->unchanged});
-        });
+    return [&store](const std::shared_ptr<const ObjectRef>& object, TreeJob::Answer answer,
+                    const std::function<bool()>& stopped) {
+        store.pin(
+            object,
+            [answer = std::move(answer)](const Result<Store::Warmed>& pinned) {
+                if (!pinned) return answer(fail(pinned.error()));
+                answer(TreeJob::Done{pinned->brought, pinned->unchanged});
+            },
+            stopped);
     };
 }
 
@@ -88,6 +97,7 @@ Json progress_json(const TreeJob::Progress& progress) {
 
 Result<Json> Jobs::command(const std::string& name, const Json& request) {
     if (name == "job-start") return start(request);
+    if (name == "job-cancel") return cancel(request);
     if (name != "job-paths" && name != "job-seal" && name != "job-status" && name != "job-stop")
         return fail(ENOSYS, "no command about jobs");
     const auto job = find(request);
@@ -108,14 +118,30 @@ Result<Json> Jobs::start(const Json& request) {
             return fail(EBUSY, std::to_string(kMostJobs) + " jobs are running already: try again later");
         jobs_.erase(ended);
     }
-    auto work = make_job(named ? kind->get<std::string>() : std::string());
+    auto name = named ? kind->get<std::string>() : std::string();
+    auto work = make_job(name);
     if (!work) return fail(EINVAL, "a job is of the kind warm, evict, pin or unpin");
-    jobs_.push_back({++last_, std::move(work)});
+    jobs_.push_back({++last_, std::move(name), std::move(work)});
     return Json{{"job", last_}};
 }
 
+Json Jobs::cancel(const Json& request) {
+    const auto kind = request.find("kind");
+    std::uint64_t stopped = 0;
+    for (auto& job : jobs_) {
+        if (kind == request.end() || *kind != job.kind || !job.work->progress().running) continue;
+        job.work->stop();
+        ++stopped;
+    }
+    return Json{{"stopped", stopped}};
+}
+
 std::unique_ptr<TreeJob> Jobs::make_job(const std::string& kind) {
-    if (kind == "warm") return std::make_unique<TreeJob>(origin_, warming(store_));
+    if (kind == "warm") {
+        TreeJob::Steps steps;
+        steps.most_bytes = store_.most_held();
+        return std::make_unique<TreeJob>(origin_, warming(store_), std::move(steps));
+    }
     if (kind == "evict") return std::make_unique<TreeJob>(origin_, evicting(store_));
     if (kind == "pin") return std::make_unique<TreeJob>(origin_, pinning(store_), pin_steps(store_, pins_));
     if (kind == "unpin") {  // no file is handed out: the keeper lets go of them

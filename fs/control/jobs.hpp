@@ -22,6 +22,7 @@ namespace tierfs {
 ///   {"command": "job-seal", "job": 1}                         no more paths come
 ///   {"command": "job-status", "job": 1}                       what was done: TreeJob::Progress
 ///   {"command": "job-stop", "job": 1}                         the same
+///   {"command": "job-cancel", "kind": "warm"}                 {"stopped": 1}: all of the kind that ran
 /// Paths are as control.hpp says. At most kMostJobs are known; the oldest that has ended is forgotten for a
 /// new one.
 ///
@@ -40,10 +41,12 @@ class Jobs {
   private:
     struct Job {
         std::uint64_t number = 0;
+        std::string kind;
         std::unique_ptr<TreeJob> work;
     };
 
     Result<nlohmann::json> start(const nlohmann::json& request);
+    nlohmann::json cancel(const nlohmann::json& request);
     /// Null: there is no such kind.
     std::unique_ptr<TreeJob> make_job(const std::string& kind);
     Result<Job*> find(const nlohmann::json& request);

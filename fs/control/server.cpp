@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -25,10 +26,15 @@ Result<void> make_folder_of_sockets(const std::string& directory) {
     if (TIERFS_FAULT_CALL("control.folder", ::mkdir(directory.c_str(), 0755)) != 0 && errno != EEXIST) {
         return fail(system_error(errno, "the control directory " + directory + " cannot be made"));
     }
+    const FileDescriptor held(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     struct stat found {};
-    if (::lstat(directory.c_str(), &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != ::geteuid()) {
-        return fail(EPERM, "the control directory " + directory + " belongs to somebody else: remove it");
+    if (!held || ::fstat(held.get(), &found) != 0 || found.st_uid != ::geteuid()) {
+        return fail(EPERM, "the control directory " + directory +
+                               " is a link, or belongs to somebody else: remove it");
     }
+    // Who may write to it could put a socket of his own in the place of a mount's.
+    if ((found.st_mode & 0022U) != 0 && ::fchmod(held.get(), 0755) != 0)
+        return fail(system_error(errno, "the control directory " + directory));
     return {};
 }
 

@@ -21,6 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Where a user without a home has his folders.
+constexpr const char* kShared = "/tmp";
+
 Result<void> make_private_folder(const fs::path& path) {
     if (TIERFS_FAULT_CALL("cache.folder", ::mkdir(path.c_str(), 0700)) != 0 && errno != EEXIST)
         return fail(system_error(errno, path.string()));
@@ -35,6 +38,15 @@ Result<void> make_private_folder(const fs::path& path) {
         return fail(system_error(errno, path.string()));
     }
     return {};
+}
+
+/// A folder of this user, with those above it. In /tmp, where anybody may have made it before, it must be this user's alone and
+/// no link; elsewhere it may be a link to where there is room.
+Result<void> make_user_folder(const fs::path& path) {
+    if (path.parent_path() == kShared) return make_private_folder(path);
+    std::error_code error;
+    if (!TIERFS_FAULT_CODE("scratch.folder", error)) fs::create_directories(path, error);
+    return {};  // what is made in it says what is wrong
 }
 
 // Directories that were left by processes that no longer run: nobody holds their lock.
@@ -82,7 +94,7 @@ Result<LockedFolder> LockedFolder::open(const fs::path& parent, const std::strin
 
 Result<ScratchDirectory> ScratchDirectory::make(const fs::path& base) {
     std::error_code error;
-    if (!TIERFS_FAULT_CODE("scratch.folder", error)) fs::create_directories(base, error);
+    if (auto made = make_user_folder(base); !made) return fail(made.error().within("the scratch directory"));
     sweep(base);
     ScratchDirectory scratch;
     const auto path = base / ("mount-" + std::to_string(::getpid()));
@@ -119,14 +131,12 @@ fs::path user_cache_directory() {
         home != nullptr && *home == '/' && ::access(home, W_OK) == 0) {
         return fs::path(home) / ".cache" / "tierfs";
     }
-    return "/tmp/tierfs-cache-" + std::to_string(::geteuid());
+    return fs::path(kShared) / ("tierfs-cache-" + std::to_string(::geteuid()));
 }
 
 std::string default_log_file(const std::string& mountpoint) {
     const auto folder = ::geteuid() == 0 ? fs::path("/var/log/tierfs") : user_cache_directory();
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (error || ::access(folder.c_str(), W_OK) != 0) return {};
+    if (!make_user_folder(folder) || ::access(folder.c_str(), W_OK) != 0) return {};
     std::string name;
     for (const char letter : std::string_view(mountpoint).substr(mountpoint.starts_with('/') ? 1 : 0)) {
         if (letter == '/') {

@@ -17,6 +17,7 @@
 #include "config/nfs_url.hpp"
 #include "fs/daemon/readonly_engine.hpp"
 #include "fs/daemon/readwrite_engine.hpp"
+#include "fs/observe/cache_room.hpp"
 #include "fs/observe/metrics.hpp"
 #include "fs/observe/trace/trace_wire.hpp"
 
@@ -153,6 +154,11 @@ Result<void> Daemon::open_nvme() {
     auto tier = NvmeTier::open(options, *index_);
     if (!tier) return fail(tier.error());
     nvme_ = std::move(*tier);
+    if (takes_over_) return {};
+    std::vector<CacheRoom> rooms;
+    for (const auto& device : nvme_->stats().devices)
+        rooms.push_back(look_at_cache_room(device.path, device.limit_bytes, device.used_bytes));
+    for (const auto& remark : remarks_about(rooms, settings_.pin_limit)) log::warning(remark);
     return {};
 }
 
@@ -312,6 +318,7 @@ StatusInputs Daemon::status() {
     engine_->add_status(in);
     in.requests = watchdog_->stats();
     in.metadata = session_->requests().metadata();
+    in.configuration = settings_values(settings_);
     in.origin_connections = settings_.origin_connections;
     in.prefetch_window = settings_.prefetch_window;
     in.messages = session_->messages();

@@ -20,6 +20,7 @@
 #include "config/base/fault_point.hpp"
 #include "config/base/log.hpp"
 #include "config/base/log_lines.hpp"
+#include "fs/cli/say.hpp"
 #include "fs/daemon/cache_directory.hpp"
 #include "fs/daemon/mount_checks.hpp"
 #include "fs/daemon/supervisor.hpp"
@@ -31,7 +32,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 int failed(const std::string& why) {
-    std::fprintf(stderr, "tierfs: %s\n", why.c_str());
+    say_line(stderr, "tierfs: " + why);
     return 1;
 }
 
@@ -144,8 +145,7 @@ int wait_for_mount(const Settings& settings, pid_t supervisor, Channel& channel,
         // A daemon of a read-only mount that died by now has left the bare directory, which answers too.
         if (answers) answers = check_mounted(settings);
         if (answers) {
-            if (!message->text.empty())
-                std::fprintf(stderr, "tierfs: %s\n", log::escaped(message->text).c_str());
+            if (!message->text.empty()) say_line(stderr, "tierfs: " + message->text);
             return 0;
         }
         give_up(supervisor, signals);
@@ -214,8 +214,8 @@ std::string program_path() {
 
 std::string open_log(const Settings& settings) {
     return log::open(level_of(settings.log_level), settings.log_file,
-                     settings.log_format == "json" ? log::Form::json : log::Form::text,
-                     settings.log_max_size);
+                     settings.log_format == "json" ? log::Form::json : log::Form::text, settings.log_max_size,
+                     {settings.mountpoint, settings.source});
 }
 
 int launch_mount(Settings settings, SettingsSources sources) {

@@ -18,6 +18,7 @@
 
 #include "config/base/fault_point.hpp"
 #include "config/base/log.hpp"
+#include "fs/cli/say.hpp"
 #include "fs/daemon/daemon.hpp"
 #include "fs/daemon/mount_in_place.hpp"
 #include "fs/daemon/service_notice.hpp"
@@ -431,10 +432,10 @@ void Supervisor::report_failure(const std::string& why) {
         launcher_.send(Message::Kind::failed, why);
         launcher_.close();
     } else if (settings_.foreground && settings_.log_file.empty()) {
-        std::fprintf(stderr, "tierfs: %s\n", why.c_str());
+        say_line(stderr, "tierfs: " + why);
     } else {
         log::error(why);
-        if (settings_.foreground) std::fprintf(stderr, "tierfs: %s\n", why.c_str());
+        if (settings_.foreground) say_line(stderr, "tierfs: " + why);
     }
 }
 

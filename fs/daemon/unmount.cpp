@@ -21,8 +21,10 @@
 #include <vector>
 
 #include "config/base/fault_point.hpp"
+#include "config/base/log.hpp"
 #include "config/mount_options.hpp"
 #include "fs/control/mountinfo.hpp"
+#include "fs/daemon/mount_place.hpp"
 
 namespace tierfs {
 
@@ -179,7 +181,59 @@ std::string mount_options(const Settings& settings) {
     return options;
 }
 
-Result<FuseMount> mount_fuse(const Settings& settings) {
+namespace {
+
+/// A mount that lies nowhere yet.
+struct LooseMount {
+    FuseMount mount;
+    FileDescriptor root;
+};
+
+/// By the mount system calls that libfuse has none of. Errors: this process must not, or the kernel is old.
+Result<LooseMount> make_loose(const Settings& settings) {
+    LooseMount made;
+    auto& device = made.mount.device;
+    device.reset(TIERFS_FAULT_CALL("fuse.device", ::open("/dev/fuse", O_RDWR | O_CLOEXEC)));
+    if (!device) return fail(system_error(errno, "/dev/fuse"));
+    const FileDescriptor system(::fsopen("fuse", FSOPEN_CLOEXEC));
+    if (!system) return fail(system_error(errno, "fsopen"));
+    const auto set = [&system](const char* key, const std::string& value) {
+        return ::fsconfig(system.get(), FSCONFIG_SET_STRING, key, value.c_str(), 0) == 0;
+    };
+    const auto flag = [&system](const char* key, bool wanted) {
+        return !wanted || ::fsconfig(system.get(), FSCONFIG_SET_FLAG, key, nullptr, 0) == 0;
+    };
+    const bool is_made = set("source", settings.source) && set("subtype", "tierfs") &&
+                         set("fd", std::to_string(device.get())) && set("rootmode", "40000") &&
+                         set("user_id", std::to_string(::getuid())) &&
+                         set("group_id", std::to_string(::getgid())) && flag("default_permissions", true) &&
+                         flag("allow_other", settings.allow_other) && flag("ro", settings.read_only) &&
+                         flag("sync", (settings.mount_flags & MS_SYNCHRONOUS) != 0) &&
+                         flag("dirsync", (settings.mount_flags & MS_DIRSYNC) != 0) &&
+                         ::fsconfig(system.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0;
+    if (!is_made) return fail(system_error(errno, "fsconfig"));
+    made.root.reset(::fsmount(system.get(), FSMOUNT_CLOEXEC, attributes_of(all_mount_flags(settings))));
+    if (!made.root) return fail(system_error(errno, "fsmount"));
+    return made;
+}
+
+Result<void> put(const LooseMount& made, const std::string& mountpoint, unsigned flags) {
+    const auto place = MountPlace::hold(mountpoint);
+    if (!place) return fail(place.error());
+    if (TIERFS_FAULT_CALL("fuse.mount",
+                          ::move_mount(made.root.get(), "", place->directory(), place->name().c_str(),
+                                       MOVE_MOUNT_F_EMPTY_PATH | flags)) == 0)
+        return {};
+    return fail(system_error(errno, "move_mount"));
+}
+
+/// A dead mount is worse than none.
+void take_back(const std::string& mountpoint) {
+    if (const auto place = MountPlace::hold(mountpoint))
+        ::umount2(place->path().c_str(), UMOUNT_NOFOLLOW | MNT_DETACH);
+}
+
+Result<FuseMount> mount_by_libfuse(const Settings& settings) {
     std::array<std::string, 3> words{"tierfs", "-o", mount_options(settings)};
     std::array<char*, 4> arguments{words[0].data(), words[1].data(), words[2].data(), nullptr};
     fuse_args args = FUSE_ARGS_INIT(3, arguments.data());
@@ -190,70 +244,72 @@ Result<FuseMount> mount_fuse(const Settings& settings) {
     bool mounted = false;
     {
         const HeardErrors errors;
-        mounted =
-            session != nullptr &&
-            TIERFS_FAULT_CALL("fuse.mount", ::fuse_session_mount(session, settings.mountpoint.c_str())) == 0;
+        mounted = session != nullptr && ::fuse_session_mount(session, settings.mountpoint.c_str()) == 0;
         libfuse_words() += errors.words();
     }
     ::fuse_set_log_func(nullptr);
     ::fuse_opt_free_args(&args);
     if (!mounted) {
         if (session != nullptr) ::fuse_session_destroy(session);
-        return fail(EIO, settings.mountpoint + " could not be mounted: " + why_not_mounted(libfuse_words()));
+        return fail(EIO, why_not_mounted(libfuse_words()));
     }
     FuseMount mount;
-    const auto undo = [&settings](Error error) {
-        ::umount2(settings.mountpoint.c_str(),
-                  UMOUNT_NOFOLLOW | MNT_DETACH);  // a dead mount is worse than none
-        return fail(std::move(error));
-    };
     // The session is only a handle here: the daemon makes its own. Destroying it would close the descriptor.
-    mount.device.reset(
-        TIERFS_FAULT_CALL("fuse.device", ::fcntl(::fuse_session_fd(session), F_DUPFD_CLOEXEC, 3)));
+    mount.device.reset(::fcntl(::fuse_session_fd(session), F_DUPFD_CLOEXEC, 3));
+    const int code = errno;
     ::fuse_session_destroy(session);
-    if (!mount.device) return undo(system_error(errno, "/dev/fuse"));
-    if (auto set = set_flags(settings); !set) return undo(set.error());
+    if (mount.device) {
+        auto set = set_flags(settings);
+        if (set) return mount;
+        take_back(settings.mountpoint);
+        return fail(std::move(set.error()));
+    }
+    take_back(settings.mountpoint);
+    return fail(system_error(code, "/dev/fuse"));
+}
+
+}  // namespace
+
+Result<FuseMount> mount_fuse(const Settings& settings) {
+    const auto failed = [&settings](const Error& error) {
+        return fail(error.code, settings.mountpoint + " could not be mounted: " + error.message);
+    };
+    FuseMount mount;
+    auto loose = ::geteuid() == 0 ? make_loose(settings) : fail(EPERM, "");
+    if (loose) {
+        if (auto done = put(*loose, settings.mountpoint, 0); !done) return failed(done.error());
+        mount = std::move(loose->mount);
+    } else {
+        if (::geteuid() == 0)
+            log::warning("mounting through libfuse, which follows links in the path: " +
+                         loose.error().message);
+        auto made = mount_by_libfuse(settings);
+        if (!made) return failed(made.error());
+        mount = std::move(*made);
+    }
     auto number = device_of(settings.mountpoint);
-    if (!number) return undo(number.error());
-    mount.number = *number;
+    if (!number) {
+        take_back(settings.mountpoint);
+        return fail(std::move(number.error()));
+    }
+    mount.number = std::move(*number);
     return mount;
 }
 
 Result<FuseMount> mount_beneath(const Settings& settings) {
     constexpr unsigned kBeneath = 0x200;  // MOVE_MOUNT_BENEATH, which Debian 12's headers lack
-    FuseMount mount;
-    mount.device.reset(::open("/dev/fuse", O_RDWR | O_CLOEXEC));
-    if (!mount.device) return fail(system_error(errno, "/dev/fuse"));
-    const FileDescriptor system(::fsopen("fuse", FSOPEN_CLOEXEC));
-    if (!system) return fail(system_error(errno, "fsopen"));
-    const auto set = [&system](const char* key, const std::string& value) {
-        return ::fsconfig(system.get(), FSCONFIG_SET_STRING, key, value.c_str(), 0) == 0;
-    };
-    const auto flag = [&system](const char* key, bool wanted) {
-        return !wanted || ::fsconfig(system.get(), FSCONFIG_SET_FLAG, key, nullptr, 0) == 0;
-    };
-    const bool is_made = set("source", settings.source) && set("subtype", "tierfs") &&
-                         set("fd", std::to_string(mount.device.get())) && set("rootmode", "40000") &&
-                         set("user_id", std::to_string(::getuid())) &&
-                         set("group_id", std::to_string(::getgid())) && flag("default_permissions", true) &&
-                         flag("allow_other", settings.allow_other) && flag("ro", settings.read_only) &&
-                         flag("sync", (settings.mount_flags & MS_SYNCHRONOUS) != 0) &&
-                         flag("dirsync", (settings.mount_flags & MS_DIRSYNC) != 0) &&
-                         ::fsconfig(system.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0;
-    if (!is_made) return fail(system_error(errno, "fsconfig"));
-    const FileDescriptor loose(
-        ::fsmount(system.get(), FSMOUNT_CLOEXEC, attributes_of(all_mount_flags(settings))));
-    if (!loose) return fail(system_error(errno, "fsmount"));
-    if (::move_mount(loose.get(), "", AT_FDCWD, settings.mountpoint.c_str(),
-                     MOVE_MOUNT_F_EMPTY_PATH | kBeneath) != 0)
-        return fail(system_error(errno, "move_mount"));
-    return mount;
+    auto loose = make_loose(settings);
+    if (!loose) return fail(std::move(loose.error()));
+    if (auto done = put(*loose, settings.mountpoint, kBeneath); !done) return fail(std::move(done.error()));
+    return std::move(loose->mount);
 }
 
 Result<void> unmount_fuse(const std::string& mountpoint, const std::string& device, bool lazy) {
     if (!is_mounted(mountpoint, device)) return {};
     const int flags = UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0);
-    if (TIERFS_FAULT_CALL("fuse.umount", ::umount2(mountpoint.c_str(), flags)) == 0) return {};
+    const auto place = MountPlace::hold(mountpoint);
+    if (!place) return fail(place.error().within("unmounting"));
+    if (TIERFS_FAULT_CALL("fuse.umount", ::umount2(place->path().c_str(), flags)) == 0) return {};
     const int code = errno;
     if (code == EPERM) return run_fusermount(mountpoint, lazy);
     if (!is_mounted(mountpoint, device)) return {};

@@ -16,9 +16,9 @@ struct FuseMount {
     std::string number;
 };
 
-/// Mounts settings.source on settings.mountpoint (type fuse.tierfs), through fusermount3 where mount(2) is
-/// not allowed. Must be called before there are threads (libfuse forks). Errors: what libfuse
-/// and fusermount3 said.
+/// Mounts settings.source on settings.mountpoint (type fuse.tierfs), through fusermount3 where this process must
+/// not mount. Must be called before there are threads (libfuse forks). Errors: those of the mount system calls,
+/// ELOOP (the path leads through a link by now), or what libfuse and fusermount3 said.
 Result<FuseMount> mount_fuse(const Settings& settings);
 
 /// The same beneath a mount that lies there, with the mount system calls that libfuse has none of: the

@@ -66,6 +66,10 @@ std::optional<Asker::Answer> Asker::known(NodeId parent, const std::string& name
 
 void Asker::ask(NodeId parent, const std::string& name, std::function<void(const Answer&)> done) {
     NameKey key{parent, name};
+    if (outage_.is_on()) {
+        const auto known_once = stale(key, Patience::error());
+        if (known_once || known_once.error().code == ENOENT) return done(known_once);
+    }
     if (!flights_.board(key, std::move(done))) return;
     workers_.post([this, question = Question{std::move(key), patience_.now()}](bool canceled) {
         work(question, canceled);

@@ -14,6 +14,7 @@
 #include "fs/metadata/lister.hpp"
 #include "fs/metadata/merger.hpp"
 #include "fs/metadata/node_table.hpp"
+#include "fs/metadata/outage.hpp"
 #include "fs/metadata/turns.hpp"
 #include "fs/metadata/validity.hpp"
 
@@ -25,7 +26,8 @@ class Asker {
     using Answer = Result<NodeView>;
 
     Asker(NodeTable& table, Merger& merger, const Freshness& freshness, const Validity& validity,
-          Origin& origin, WorkerPool& workers, const Patience& patience, Turns& turns, InvalidationSink& sink)
+          Origin& origin, WorkerPool& workers, const Patience& patience, Turns& turns, InvalidationSink& sink,
+          Outage& outage)
         : table_(table),
           merger_(merger),
           freshness_(freshness),
@@ -34,7 +36,8 @@ class Asker {
           workers_(workers),
           patience_(patience),
           turns_(turns),
-          sink_(sink) {}
+          sink_(sink),
+          outage_(outage) {}
 
     /// Made later than the Asker, since each knows the other. Before any question.
     void set_lister(Lister& lister) { lister_ = &lister; }
@@ -42,7 +45,8 @@ class Asker {
     /// A fresh answer out of memory or index; nothing when the origin must be asked.
     std::optional<Answer> known(NodeId parent, const std::string& name);
 
-    /// Asks the origin, together with all who ask the same now.
+    /// Asks the origin, together with all who ask the same now. While it does not answer: what was known, at once and on
+    /// this thread.
     void ask(NodeId parent, const std::string& name, std::function<void(const Answer&)> done);
 
     /// What this node's name leads to is to be asked afresh; the kernel is told to forget the entry.
@@ -100,6 +104,7 @@ class Asker {
     const Patience& patience_;
     Turns& turns_;
     InvalidationSink& sink_;
+    Outage& outage_;
     Lister* lister_ = nullptr;
 
     Flights<NameKey, Answer, NameKeyHash> flights_;

@@ -19,6 +19,7 @@ void DirectoryReader::read(NodeId directory, std::uint64_t after, std::size_t li
         if (auto page = ahead_.take({directory, after, limit}, moment())) return done(std::move(*page));
         return done(serve(directory, after, limit));
     }
+    if (freshness_.servable(*listed) && outage_.is_on()) return done(serve(directory, after, limit));
     lister_.list(directory, [this, directory, after, limit, listed_ns = *listed,
                              done = std::move(done)](const Result<void>& result) {
         if (!result && !(is_unreachable(result.error()) && freshness_.servable(listed_ns))) {

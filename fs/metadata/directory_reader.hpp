@@ -18,8 +18,13 @@ class DirectoryReader {
     using Items = std::vector<DirectoryItem>;
 
     DirectoryReader(NodeTable& table, const Freshness& freshness, const Validity& validity, Asker& asker,
-                    Lister& lister)
-        : table_(table), freshness_(freshness), validity_(validity), asker_(asker), lister_(lister) {}
+                    Lister& lister, Outage& outage)
+        : table_(table),
+          freshness_(freshness),
+          validity_(validity),
+          asker_(asker),
+          lister_(lister),
+          outage_(outage) {}
 
     /// `directory` is one.
     void read(NodeId directory, std::uint64_t after, std::size_t limit,
@@ -39,6 +44,7 @@ class DirectoryReader {
     const Validity& validity_;
     Asker& asker_;
     Lister& lister_;
+    Outage& outage_;
     PagesAhead ahead_;
 };
 

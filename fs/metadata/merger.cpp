@@ -10,6 +10,13 @@ bool same_object(const Attributes& known, const Attributes& found) {
                                         (known.version == found.version && known.size == found.size));
 }
 
+/// The number of a path's first node, kept over versions; of a file with several names that of all of them.
+std::uint64_t inode_of(const Attributes& found, std::uint64_t known, NodeId node) {
+    constexpr std::uint64_t kLeastLink = std::uint64_t{1} << 62U;
+    if (found.link != 0) return found.link;
+    return known < kLeastLink ? known : node;
+}
+
 }  // namespace
 
 void HiddenTotals::add(const Counts& counts) {
@@ -52,9 +59,9 @@ Result<Known> Merger::found(Changes& changes, NodeId parent, const std::string& 
     record.checked_ns = started;
     record.attributes = std::move(attributes);
     if (existing && same_object(existing->record->attributes, record.attributes)) {
-        record.inode = existing->record->inode;
+        record.inode = inode_of(record.attributes, existing->record->inode, existing->node);
         record.content = existing->record->content;
-        if (existing->record->checked_ns == started &&
+        if (existing->record->checked_ns == started && existing->record->inode == record.inode &&
             is_same(existing->record->attributes, record.attributes)) {
             return *existing;
         }
@@ -63,7 +70,7 @@ Result<Known> Merger::found(Changes& changes, NodeId parent, const std::string& 
     }
     const auto node = table_.index().allocate_node();
     if (!node) return fail(node.error());
-    record.inode = existing ? existing->record->inode : *node;
+    record.inode = inode_of(record.attributes, existing ? existing->record->inode : *node, *node);
     if (record.attributes.kind == ObjectKind::file) {
         record.content = table_.content(path, record.attributes.version);
         table_.count_file(record);

@@ -10,6 +10,7 @@
 #include "fs/metadata/lister.hpp"
 #include "fs/metadata/node_table.hpp"
 #include "fs/metadata/open_namespace.hpp"
+#include "fs/metadata/outage.hpp"
 #include "fs/metadata/turns.hpp"
 #include "fs/metadata/validity.hpp"
 
@@ -35,15 +36,16 @@ class NamespaceOfOrigin final : public Namespace {
     NamespaceOfOrigin(const NamespaceOptions& options, Index& index, Origin& origin, InvalidationSink& sink,
                       NodeId session)
         : origin_(origin),
-          freshness_(options.ttl, options.now),
+          freshness_(options.ttl, options.serves_stale, options.now),
           patience_(options.origin_deadline, options.waiting_clock),
           table_(index, options.memory, origin.identity(), sink, options.rules),
           merger_(table_, freshness_, hidden_, session),
           validity_(table_, freshness_, options.rules),
-          asker_(table_, merger_, freshness_, validity_, origin, workers_, patience_, turns_, sink),
+          outage_(origin, workers_),
+          asker_(table_, merger_, freshness_, validity_, origin, workers_, patience_, turns_, sink, outage_),
           lister_(table_, merger_, freshness_, validity_, hidden_, origin, workers_, patience_, turns_,
                   [this](NodeId directory) { asker_.distrust(directory); }),
-          reader_(table_, freshness_, validity_, asker_, lister_),
+          reader_(table_, freshness_, validity_, asker_, lister_, outage_),
           collector_(index, hidden_, workers_, session),
           links_(kLinkBytes),
           workers_(options.workers) {
@@ -112,6 +114,24 @@ class NamespaceOfOrigin final : public Namespace {
         });
     }
 
+    void statistics(std::function<void(const Result<struct statvfs>&)> done) override {
+        if (!origin_.has_statistics()) return done(fail(EOPNOTSUPP, "the source has no measure"));
+        if (outage_.is_on()) return done(fail(Patience::error()));
+        if (!statistics_flights_.board(0, std::move(done))) return;
+        workers_.post([this, asked = patience_.now()](bool canceled) {
+            using Answer = Result<struct statvfs>;
+            statistics_flights_.land(0, canceled ? Answer(fail(ECANCELED, "the mount is being stopped"))
+                                        : patience_.is_over(asked) ? Answer(fail(Patience::error()))
+                                                                   : origin_.statistics());
+        });
+    }
+
+    [[nodiscard]] std::string path_of(NodeId node, const std::string& name) override {
+        const auto path = table_.path(node);
+        if (!path) return name;
+        return path->empty() ? name : name.empty() ? *path : *path + "/" + name;
+    }
+
     Result<std::shared_ptr<const ObjectRef>> object(NodeId node) override { return table_.object(node); }
 
     void version_gone(NodeId node) override { asker_.distrust(node); }
@@ -166,12 +186,14 @@ class NamespaceOfOrigin final : public Namespace {
     Turns turns_;
     Merger merger_;
     Validity validity_;
+    Outage outage_;
     Asker asker_;
     Lister lister_;
     DirectoryReader reader_;
     Collector collector_;
     ShardedLru<NodeId, std::string> links_;
     Flights<NodeId, Result<std::string>> link_flights_;
+    Flights<int, Result<struct statvfs>> statistics_flights_;
     WorkerPool workers_;  ///< last: its threads use all of the above
 };
 
@@ -211,6 +233,8 @@ Result<std::unique_ptr<Namespace>> Namespace::open(const Settings& settings, std
     NamespaceOptions options;
     options.session = session;
     options.ttl = settings.metadata_ttl;
+    // Who has names checked against the source wants its error.
+    options.serves_stale = settings.metadata_stale && settings.pack_staleness != "check";
     options.rules = std::make_shared<DatasetRules>(settings.datasets, settings.dataset_class);
     options.memory = memory;
     options.origin_deadline = settings.origin_deadline;

@@ -56,8 +56,9 @@ struct NamespaceStats {
 /// asked (so that a slow origin never holds up a thread of /dev/fuse). Concurrent questions about the same
 /// thing share one request to the origin. A question that waited for a worker longer than origin.deadline is
 /// answered without the origin. When that cannot be asked (ETIMEDOUT, EIO, ECONNREFUSED, EHOSTUNREACH,
-/// ENETUNREACH, or such a wait: ETIMEDOUT), an answer that was fresh once is served stale for as long as
-/// metadata.ttl once more after which the error is returned; an answer that there never was is the error. A
+/// ENETUNREACH, or such a wait: ETIMEDOUT), an answer that was fresh once is served stale: without a limit
+/// (metadata.stale), or for as long as metadata.ttl once more after which the error is returned; at once, where it
+/// is known that the origin does not answer. An answer that there never was is the error. A
 /// node whose object changed gets a new node id under its name; the old node goes on naming its own version.
 class Namespace {
   public:
@@ -84,6 +85,12 @@ class Namespace {
     virtual void read_ahead(NodeId directory, std::uint64_t after, std::size_t limit) = 0;
 
     virtual void read_link(NodeId node, std::function<void(Result<std::string>)> done) = 0;
+
+    /// Of the source (Origin::statistics). EOPNOTSUPP at once where it has none; ETIMEDOUT at once while it does not answer.
+    virtual void statistics(std::function<void(const Result<struct statvfs>&)> done) = 0;
+
+    /// For messages; what is known of it. Of a name in the directory `node`, where `name` is not empty.
+    [[nodiscard]] virtual std::string path_of(NodeId node, const std::string& name) = 0;
 
     /// The version that a file's node names. Memory or index only; ESTALE for a node that is not known,
     /// EISDIR.

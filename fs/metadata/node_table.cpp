@@ -60,8 +60,9 @@ bool is_unreachable(const Error& error) {
     }
 }
 
-Freshness::Freshness(milliseconds ttl, std::function<std::int64_t()> now)
+Freshness::Freshness(milliseconds ttl, bool serves_stale, std::function<std::int64_t()> now)
     : ttl_(std::max(ttl, milliseconds(0))),
+      serves_stale_(serves_stale),
       // What would overflow nanoseconds is as good as forever.
       forever_(ttl >= milliseconds(std::int64_t{1} << 42)),
       now_(std::move(now)) {}
@@ -77,7 +78,7 @@ std::optional<milliseconds> Freshness::left(std::int64_t confirmed_ns) const {
 
 bool Freshness::servable(std::int64_t confirmed_ns) const {
     if (confirmed_ns <= 0) return false;
-    if (forever_) return true;
+    if (forever_ || (serves_stale_ && ttl_.count() > 0)) return true;
     const std::int64_t age = now_() - confirmed_ns;
     return age >= 0 && age / 2 < ttl_.count() * kNanosecondsPerMillisecond;
 }

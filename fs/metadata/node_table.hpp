@@ -48,14 +48,16 @@ bool is_unreachable(const Error& error);
 /// Freshness of answers, in CLOCK_REALTIME nanoseconds (they are kept over restarts). Immutable.
 class Freshness {
   public:
-    Freshness(std::chrono::milliseconds ttl, std::function<std::int64_t()> now);
+    /// `serves_stale`: while the origin cannot be asked, what was fresh once is served without a limit.
+    Freshness(std::chrono::milliseconds ttl, bool serves_stale, std::function<std::int64_t()> now);
 
     [[nodiscard]] std::int64_t now() const { return now_(); }
     [[nodiscard]] bool forever() const { return forever_; }
     /// Time left for something that the origin confirmed at `confirmed_ns`; nothing when that is over. A time
     /// in the future (the clock went back) confirms nothing.
     [[nodiscard]] std::optional<std::chrono::milliseconds> left(std::int64_t confirmed_ns) const;
-    /// Whether it may be served though the origin cannot be asked: up to one more TTL.
+    /// Whether it may be served though the origin cannot be asked: without a limit, or up to one more TTL; never where
+    /// the TTL is 0.
     [[nodiscard]] bool servable(std::int64_t confirmed_ns) const;
     /// How long the kernel may keep an answer that is served so: short, but long enough not to ask a dead
     /// origin for each call.
@@ -64,6 +66,7 @@ class Freshness {
 
   private:
     std::chrono::milliseconds ttl_;
+    bool serves_stale_;
     bool forever_;
     std::function<std::int64_t()> now_;
 };

@@ -10,6 +10,7 @@ namespace tierfs {
 
 struct NamespaceOptions {
     std::chrono::milliseconds ttl{60000};
+    bool serves_stale = false;                  ///< see Freshness
     std::shared_ptr<const DatasetRules> rules;  ///< for `immutable`; null: none
     std::uint64_t memory = 16 << 20;            ///< of all caches together, bytes
     unsigned workers = 8;

@@ -148,6 +148,7 @@ Host::Device look_at_device(const HostFiles& files, const std::string& path, std
                             const HostSources& sources) {
     Host::Device device;
     device.path = path;
+    device.room = look_at_cache_room(path, 0, 0);
     struct stat found {};
     if (::stat(path.c_str(), &found) != 0) return device;
     const unsigned major = major(found.st_dev), minor = minor(found.st_dev);

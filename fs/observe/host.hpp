@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "fs/observe/cache_room.hpp"
 #include "fs/observe/nvme_health.hpp"
 #include "fs/observe/snapshot.hpp"
 
@@ -33,6 +34,7 @@ struct Host {
         std::string mountpoint, mount_options;  ///< of the file system; empty: unknown
         std::string raid, raid_level;           ///< "md0", "raid0" of the first below it; empty: none
         std::vector<Controller> controllers;
+        CacheRoom room;               ///< limit and use: see Facts::interval
         double read_bytes_per_s = 0;  ///< by the daemon and, past it, by the kernel; see cache_device_reads
     };
     std::optional<std::uint64_t> read_ahead_kib;  ///< of this mount

@@ -1,6 +1,7 @@
 // What is to be changed at a host: each rule is a function over what was seen there.
 #include "config/base/units.hpp"
 #include "fs/gds/host_files.hpp"
+#include "fs/observe/cache_room.hpp"
 #include "fs/observe/figures.hpp"
 #include "fs/observe/rules.hpp"
 
@@ -51,6 +52,25 @@ void check_file_system(const Host::Device& device, Findings& found) {
                  ? ": one that fails then costs what it holds, not the whole cache; but a single stream that "
                    "needs more than one device gives needs the array"
                  : ": what lies in a cache can be fetched again, copies of it cost room and writes")});
+}
+
+void check_room(const Facts& facts, const Host::Device& device, Findings& found) {
+    CacheRoom room = device.room;
+    for (const auto& sample : facts.interval.devices) {
+        if (sample.path != device.path) continue;
+        room.limit = sample.limit;
+        room.used = sample.used;
+    }
+    if (is_short_of_room(room))
+        add(found, "cache-room",
+            "The file system of " + device.path + " has less room than the tier may take.",
+            "it may take " + format_size(room.limit) + ", has taken " + format_size(room.used) + ", and " +
+                format_size(room.available) + " are free",
+            {"see what else fills it, lower nvme.limit, or set nvme.keep_free so that the tier gives way"});
+    if (device.mountpoint == "/" && room.is_known && room.used + room.available < 2 * room.limit)
+        add(found, "cache-on-root", device.path + " lies on the root file system.",
+            "what fills that stops the host",
+            {"give the tier a device of its own", "or set nvme.keep_free, which is always left to others"});
 }
 
 /// One file lies on one device of the tier, and one NVMe device gives what its link carries, less a part.
@@ -172,6 +192,7 @@ std::vector<Finding> check_host(const Facts& facts) {
     for (const auto& device : host.devices) {
         check_queue(device, found);
         check_file_system(device, found);
+        check_room(facts, device, found);
         for (const auto& controller : device.controllers) {
             check_health(device, controller, found);
             check_link(host, device, controller, found);

@@ -1,6 +1,7 @@
 #include "fs/observe/http_responder.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -91,7 +92,15 @@ Result<FileDescriptor> listen_at(const ListenAddress& address) {
     }
     if (TIERFS_FAULT_CALL("metrics.bind", ::bind(listener.get(), place.generic(), place.size)) != 0)
         return fail(system_error(errno, name));
-    if (!address.path.empty()) ::chmod(address.path.c_str(), 0660);
+    if (!address.path.empty()) {
+        // By a descriptor: whoever may write to the folder may have put a link there by now.
+        const FileDescriptor made(::open(address.path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+        struct stat found {};
+        if (!made || ::fstat(made.get(), &found) != 0 || !S_ISSOCK(found.st_mode) ||
+            ::chmod(("/proc/self/fd/" + std::to_string(made.get())).c_str(), 0660) != 0)
+            return fail(EPERM,
+                        name + ": the socket was replaced the moment it was made, or its mode cannot be set");
+    }
     if (::listen(listener.get(), 16) != 0) return fail(system_error(errno, name));
     return listener;
 }
@@ -143,65 +152,92 @@ HttpResponder::~HttpResponder() {
     remove_socket(path_, identity_);
 }
 
-bool HttpResponder::wait_for(int descriptor, short events, std::chrono::steady_clock::time_point deadline) {
-    using std::chrono::milliseconds;
-    const auto left =
-        std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-    if (left <= 0) return false;
-    std::array<pollfd, 2> wanted{pollfd{descriptor, events, 0}, pollfd{wake_.get(), POLLIN, 0}};
-    const int ready = ::poll(wanted.data(), wanted.size(), static_cast<int>(left));
-    return ready < 0 ? errno == EINTR : ready > 0 && wanted[1].revents == 0;
-}
-
+// Waits for all clients at once, so that one that is slow costs the others nothing. The oldest gives way to a new one where
+// there are too many.
 void HttpResponder::run() {
     while (true) {
-        std::array<pollfd, 2> wanted{pollfd{listener_.get(), POLLIN, 0}, pollfd{wake_.get(), POLLIN, 0}};
-        if (::poll(wanted.data(), wanted.size(), -1) < 0 && errno != EINTR) return;
-        if (wanted[1].revents != 0) return;
-        if (wanted[0].revents == 0) continue;
-        const FileDescriptor client(TIERFS_FAULT_CALL(
-            "metrics.accept", ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
-        if (client) {
-            serve(client.get());
-        } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-            // Out of descriptors: the connection stays in the queue, so do not spin on it.
-            if (!wait_for(-1, 0, std::chrono::steady_clock::now() + std::chrono::milliseconds(100))) continue;
+        std::vector<pollfd> wanted{{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+        auto deadline = Clock::time_point::max();
+        for (const auto& client : clients_) {
+            wanted.push_back({client.socket.get(), client.events(), 0});
+            deadline = std::min(deadline, client.deadline);
         }
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+        const int patience = clients_.empty() ? -1 : static_cast<int>(std::max<std::int64_t>(left, 0));
+        if (::poll(wanted.data(), wanted.size(), patience) < 0) {
+            if (errno != EINTR) return;
+            continue;
+        }
+        if (wanted[0].revents != 0) return;
+        const auto now = Clock::now();
+        for (std::size_t i = 0; i < clients_.size(); ++i) {
+            const bool goes_on = wanted[i + 2].revents == 0 || advance(clients_[i]);
+            if (!goes_on || clients_[i].deadline <= now) clients_[i].socket.reset();
+        }
+        std::erase_if(clients_, [](const Client& client) { return !client.socket; });
+        if (wanted[1].revents != 0) accept();
     }
 }
 
-void HttpResponder::serve(int client) {
-    constexpr std::string_view kEnd = "\r\n\r\n";
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    std::string head;
-    while (head.find(kEnd) == std::string::npos && head.size() <= kLongestHead) {
-        if (!wait_for(client, POLLIN, deadline)) return;
-        std::array<char, 2048> piece{};
-        const auto got = TIERFS_FAULT_CALL("metrics.receive", ::recv(client, piece.data(), piece.size(), 0));
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return;
-        if (got > 0) head.append(piece.data(), static_cast<std::size_t>(got));
+void HttpResponder::accept() {
+    FileDescriptor socket(TIERFS_FAULT_CALL(
+        "metrics.accept", ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
+    if (socket) {
+        if (clients_.size() >= kMostClients) clients_.erase(clients_.begin());
+        clients_.push_back({std::move(socket), Clock::now() + kPatience, {}, 0, Client::State::asks});
+        return;
     }
-    const auto end = head.find(kEnd);
-    std::string answer = end == std::string::npos
-                             ? reply("431 Request Header Fields Too Large", "the request is too long\n")
-                             : answer_http(std::string_view(head).substr(0, end + kEnd.size()), content_);
-    std::string_view left = answer;
-    while (!left.empty()) {
+    if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
+    // Out of descriptors: the connection stays in the queue, so do not spin on it.
+    pollfd wanted{wake_.get(), POLLIN, 0};
+    ::poll(&wanted, 1, 100);
+}
+
+/// False: it is done, or lost.
+bool HttpResponder::advance(Client& client) {
+    switch (client.state) {
+        case Client::State::asks:
+            return read_request(client);
+        case Client::State::is_answered:
+            return send_answer(client);
+        case Client::State::ends:
+            break;
+    }
+    std::array<char, 2048> rest{};
+    const auto got = ::recv(client.socket.get(), rest.data(), rest.size(), 0);
+    return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+bool HttpResponder::read_request(Client& client) {
+    constexpr std::string_view kEnd = "\r\n\r\n";
+    std::array<char, 2048> piece{};
+    const auto got =
+        TIERFS_FAULT_CALL("metrics.receive", ::recv(client.socket.get(), piece.data(), piece.size(), 0));
+    if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
+    client.text.append(piece.data(), static_cast<std::size_t>(got));
+    const auto end = client.text.find(kEnd);
+    if (end == std::string::npos && client.text.size() <= kLongestHead) return true;
+    client.text = end == std::string::npos
+                      ? reply("431 Request Header Fields Too Large", "the request is too long\n")
+                      : answer_http(std::string_view(client.text).substr(0, end + kEnd.size()), content_);
+    client.state = Client::State::is_answered;
+    return send_answer(client);
+}
+
+bool HttpResponder::send_answer(Client& client) {
+    while (client.sent < client.text.size()) {
+        const auto left = std::string_view(client.text).substr(client.sent);
         const auto sent = TIERFS_FAULT_CALL(
-            "metrics.send", ::send(client, left.data(), TIERFS_FAULT_SHORT(left.size()), MSG_NOSIGNAL));
-        if (sent > 0) {
-            left.remove_prefix(static_cast<std::size_t>(sent));
-        } else if ((errno != EAGAIN && errno != EINTR) || !wait_for(client, POLLOUT, deadline)) {
-            return;
-        }
+            "metrics.send",
+            ::send(client.socket.get(), left.data(), TIERFS_FAULT_SHORT(left.size()), MSG_NOSIGNAL));
+        if (sent <= 0) return errno == EAGAIN || errno == EINTR;
+        client.sent += static_cast<std::size_t>(sent);
     }
     // What was sent and not read would make the close a reset, which takes the answer with it.
-    ::shutdown(client, SHUT_WR);
-    std::array<char, 2048> rest{};
-    while (wait_for(client, POLLIN,
-                    std::min(deadline, std::chrono::steady_clock::now() + std::chrono::milliseconds(200))) &&
-           ::recv(client, rest.data(), rest.size(), 0) > 0) {
-    }
+    ::shutdown(client.socket.get(), SHUT_WR);
+    client.state = Client::State::ends;
+    client.deadline = std::min(client.deadline, Clock::now() + std::chrono::milliseconds(200));
+    return true;
 }
 
 MetricsServer::MetricsServer(const std::string& listen, MetricsContent content)

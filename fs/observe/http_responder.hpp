@@ -1,12 +1,16 @@
 // The smallest HTTP server that Prometheus can fetch from.
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "config/base/file_descriptor.hpp"
 #include "config/base/result.hpp"
@@ -22,12 +26,13 @@ using MetricsContent = std::function<std::string()>;
 /// /metrics are served, all else is refused with the status that says why. Never fails whatever comes.
 std::string answer_http(std::string_view head, const MetricsContent& content);
 
-/// Answers one client at a time on a thread of its own, each for at most kPatience and one request, then
-/// closes. A UNIX socket has mode 0660; its folder says who may come to it.
+/// Answers clients on a thread of its own, each for at most kPatience and one request, then closes; a slow one costs the others
+/// nothing. A UNIX socket has mode 0660; its folder says who may come to it.
 class HttpResponder {
   public:
     static constexpr std::size_t kLongestHead = 8 << 10;
     static constexpr std::chrono::seconds kPatience{2};
+    static constexpr std::size_t kMostClients = 32;  ///< one more: the oldest is let go
 
     /// Errors: EADDRINUSE and its like, with the address. A socket that is left over is replaced.
     static Result<std::unique_ptr<HttpResponder>> open(const ListenAddress& address, MetricsContent content);
@@ -37,14 +42,27 @@ class HttpResponder {
 
   private:
     HttpResponder(FileDescriptor listener, FileDescriptor wake, std::string path, MetricsContent content);
+    using Clock = std::chrono::steady_clock;
+    struct Client {
+        enum class State : std::uint8_t { asks, is_answered, ends };
+        FileDescriptor socket;
+        Clock::time_point deadline;
+        std::string text;  ///< its request, then the answer
+        std::size_t sent = 0;
+        State state = State::asks;
+        [[nodiscard]] short events() const { return state == State::is_answered ? POLLOUT : POLLIN; }
+    };
     void run();
-    void serve(int client);
-    bool wait_for(int descriptor, short events, std::chrono::steady_clock::time_point deadline);
+    void accept();
+    bool advance(Client& client);
+    bool read_request(Client& client);
+    bool send_answer(Client& client);
 
     FileDescriptor listener_, wake_;
     std::string path_;  ///< of a UNIX socket
     std::optional<SocketIdentity> identity_;
     MetricsContent content_;
+    std::vector<Client> clients_;  ///< of the thread alone; in the order in which they came
     std::thread thread_;
 };
 

@@ -144,6 +144,9 @@ std::vector<Metric> origin_metrics() {
              s.add(label("kind", "delete"), of(in.origin.remove));
              s.add(label("kind", "other"), of(in.origin.other));
          }},
+        {"tierfs_origin_away_seconds", Kind::gauge, "",
+         "So long the origin has not answered; 0: it answers, or is not asked.",
+         [](In in, Samples& s) { s.add(in.origin.reach.away.count()); }},
         {"tierfs_origin_read_bytes_total", Kind::counter, "", "Bytes of bodies that came.",
          [](In in, Samples& s) { s.add(of(in.origin.bytes_read)); }},
         {"tierfs_origin_written_bytes_total", Kind::counter, "", "Bytes of bodies that were sent.",

@@ -36,6 +36,9 @@ void add(std::string& out, const Finding& finding, const std::string& mark, bool
 
 std::string verdict(const Facts& facts, const std::vector<Finding>& causes) {
     const Snapshot& s = facts.interval;
+    if (s.under_way > 0 && s.oldest_s >= facts.seconds)
+        return std::to_string(s.under_way) + " requests wait for an answer, the oldest for " +
+               latency_text(s.oldest_s * 1e6) + ".\n";
     if (s.reads == 0 && s.metadata_messages == 0)
         return s.passthrough_files > 0
                    ? "No request reached the daemon: the kernel reads files that are complete on NVMe by "
@@ -57,6 +60,8 @@ Json doctor_json(const Facts& facts) {
                 {"reads_per_s", static_cast<double>(facts.interval.reads) / facts.seconds},
                 {"bytes_per_s", static_cast<double>(facts.interval.read_bytes) / facts.seconds},
                 {"waiting_readers", waits.all() / facts.seconds},
+                {"under_way", facts.interval.under_way},
+                {"oldest_s", facts.interval.oldest_s},
                 {"waits",
                  {{"origin", waits.origin / all},
                   {"nvme", waits.nvme / all},

@@ -241,6 +241,20 @@ Found errors(const View& v) {
                    {"the log of the mount says which, and why"}};
 }
 
+/// Readers that wait for it are in no histogram before they are answered.
+Found unreachable(const View& v) {
+    if (v.s.origin_away_why.empty()) return {};
+    return Finding{
+        "origin-unreachable",
+        1,
+        "The origin does not answer.",
+        "for " + amount(v.s.origin_away_s) + " s: " + v.s.origin_away_why + "; " +
+            std::to_string(v.s.under_way) + " requests wait, the oldest for " +
+            latency_text(v.s.oldest_s * 1e6),
+        {"see whether the server runs and the network leads there (curl, showmount, ls of the source)",
+         "what is cached is read meanwhile; other readers get an error after origin.deadline"}};
+}
+
 /// The cause is told for a while after it was met: nobody may try again while doctor looks.
 Found failures(const View& v) {
     constexpr double kLately = 600;
@@ -256,9 +270,9 @@ Found failures(const View& v) {
 }
 
 /// In the order of how particular they are, which counts where they explain the same waiting.
-constexpr std::array kRules = {throttled,    memory_short, slow_device,     readahead_off, cache_too_small,
-                               random_reads, slow_origin,  few_connections, slow_network,  few_workers,
-                               metadata,     transport,    errors,          failures};
+constexpr std::array kRules = {unreachable,     throttled,    memory_short, slow_device,     readahead_off,
+                               cache_too_small, random_reads, slow_origin,  few_connections, slow_network,
+                               few_workers,     metadata,     transport,    errors,          failures};
 
 /// Where memory is short readahead gives way first, which no figure shows: readers then wait for fetches that
 /// would have been there.
@@ -287,7 +301,7 @@ std::vector<Finding> find_causes(const Facts& facts) {
     const View view{facts};
     std::vector<Finding> found;
     if (view.readers < kHardlyWaiting) {
-        for (const auto& rule : {errors, failures}) {
+        for (const auto& rule : {unreachable, errors, failures}) {
             if (auto failed = rule(view)) found.push_back(std::move(*failed));
         }
         return found;

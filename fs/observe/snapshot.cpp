@@ -109,6 +109,8 @@ void read_origin(const Json& sample, Snapshot& out) {
     out.throttled = count(sample, "/origin/throttled");
     out.origin_errors = count(sample, "/origin/errors");
     out.hedged = count(sample, "/origin/hedged");
+    out.origin_away_why = text(sample, "/origin/away_why");
+    out.origin_away_s = real(sample, "/origin/away_s");
 }
 
 /// Members that only grow. What both have is subtracted; a counter that began again counts from 0.

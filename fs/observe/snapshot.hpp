@@ -53,6 +53,8 @@ struct Snapshot {
     std::uint64_t passthrough_opens = 0, passthrough_files = 0;  ///< the files: gauge
     std::uint64_t gets = 0, heads = 0, lists = 0, origin_requests = 0, origin_read = 0, retries = 0,
                   throttled = 0, origin_errors = 0, hedged = 0;
+    std::string origin_away_why;  ///< gauge; empty: the origin answers
+    double origin_away_s = 0;     ///< gauge
     TierSample ram, nvme;
     std::vector<DeviceSample> devices;
     std::uint64_t memory_limit = 0, memory_used = 0;

@@ -63,7 +63,9 @@ Json origin_json(const OriginStats& origin) {
                 {"throttled", origin.throttled},
                 {"hedged", origin.hedged},
                 {"hedges_won", origin.hedges_won},
-                {"errors", origin.errors}};
+                {"errors", origin.errors},
+                {"away_s", origin.reach.away.count()},
+                {"away_why", origin.reach.why}};
 }
 
 Json reads_json(const StoreStats& store) {
@@ -350,6 +352,8 @@ Json status_json(const StatusInputs& in) {
           {"refused", in.store.pins_refused}}},
         {"datasets", datasets_json(in)},
         {"hidden_keys", std::move(hidden)},
+        {"configuration",
+         Json(std::map<std::string, std::string>(in.configuration.begin(), in.configuration.end()))},
     };
 }
 
@@ -377,6 +381,8 @@ std::string status_text(const Json& status) {
         for (const auto& advice : status["source_file_system"].value("advice", Json::array()))
             line(out, "", "remount it with " + advice.get<std::string>());
     }
+    if (const auto file = text_at(status, "/configuration/log.file"); !file.empty())
+        line(out, "log", log::escaped(file));
     line(out, "profile", text_at(status, "/profile/kind") + ": " + text_at(status, "/profile/reason"));
     line(out, "kernel",
          status.value(Json::json_pointer("/passthrough/enabled"), false)
@@ -406,6 +412,9 @@ std::string status_text(const Json& status) {
              " head, " + count_at(status, "/origin/requests/list") + " list; " +
              size_at(status, "/origin/bytes_read") + " read, " + count_at(status, "/origin/retries") +
              " retries, " + count_at(status, "/origin/errors") + " errors");
+    if (const auto why = text_at(status, "/origin/away_why"); !why.empty())
+        line(out, "",
+             "DOES NOT ANSWER for " + count_at(status, "/origin/away_s") + " s: " + log::escaped(why));
     if (status.contains("pack") && status["pack"].is_object()) {
         line(out, "pack", pack_text(status));
         line(out, "staleness", staleness_text(status));

@@ -47,7 +47,9 @@ struct StatusInputs {
     PackStats pack;
     NamespaceStats names;
     RequestStats requests;
-    LatencyStats metadata;                          ///< of requests about names and attributes
+    LatencyStats metadata;  ///< of requests about names and attributes
+    std::vector<std::pair<std::string, std::string>>
+        configuration;                              ///< each setting and its value, as written
     unsigned origin_connections = 0;                ///< origin.connections
     std::uint64_t prefetch_window = 0;              ///< prefetch.window, bytes
     std::map<std::string, std::uint64_t> messages;  ///< of the kernel, by kind

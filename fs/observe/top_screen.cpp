@@ -84,7 +84,15 @@ class Screen {
                                           size_text(rate(s_.write_bytes)) + "/s"));
         out.push_back("waiting " + amount(stall_seconds(s_) / v_.seconds) + " readers on average: origin " +
                       seconds_a_second(s_.latency.origin) + ", nvme " + seconds_a_second(s_.latency.nvme) +
-                      ", of these for memory " + seconds_a_second(s_.latency.memory));
+                      ", of these for memory " + seconds_a_second(s_.latency.memory) +
+                      (s_.oldest_s >= v_.seconds
+                           ? "; " + std::to_string(s_.under_way) + " NOW, the oldest for " +
+                                 latency_text(s_.oldest_s * 1e6)
+                           : ""));
+        if (!s_.origin_away_why.empty())
+            out.push_back(
+                ("ORIGIN does not answer for " + duration(s_.origin_away_s) + ": " + s_.origin_away_why)
+                    .substr(0, width_));
         return out;
     }
 

@@ -23,7 +23,7 @@ void lookup(fuse_req_t raw, fuse_ino_t parent, const char* name) {
             const auto ttl =
                 is_absent ? operations.names().absent_for(parent, name) : std::chrono::milliseconds(0);
             if (ttl <= std::chrono::milliseconds::zero()) {
-                request->error(found.error().code);
+                answer_error(operations, *request, "LOOKUP", parent, name, found.error());
                 return;
             }
             fuse_entry_param absent{};  // node 0: the kernel remembers that there is no such name
@@ -35,15 +35,15 @@ void lookup(fuse_req_t raw, fuse_ino_t parent, const char* name) {
 void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info* /*file*/) {
     auto& operations = Session::user_of<Operations>(raw);
     auto request = std::make_shared<Request>(raw);
-    operations.names().attributes(node, [request](Result<NodeView> found) {
-        if (!found) return request->error(found.error().code);
+    operations.names().attributes(node, [request, &operations, node](Result<NodeView> found) {
+        if (!found) return answer_error(operations, *request, "GETATTR", node, "", found.error());
         request->attributes(fuse_attributes(*found), fuse_seconds(found->valid_for));
     });
 }
 
 // The size of a bucket is not known without listing all of it, so df shows a file system that is never full:
 // tools that look for room are not misled into thinking that something must be deleted.
-void stat_file_system(fuse_req_t raw, fuse_ino_t /*node*/) {
+struct statvfs never_full() {
     struct statvfs values {};
     values.f_bsize = 4096;
     values.f_frsize = 4096;
@@ -54,7 +54,17 @@ void stat_file_system(fuse_req_t raw, fuse_ino_t /*node*/) {
     values.f_ffree = values.f_files;
     values.f_favail = values.f_files;
     values.f_namemax = 255;
-    std::make_shared<Request>(raw)->statfs(values);
+    return values;
+}
+
+// While the source does not answer df shows what it said last.
+void stat_file_system(fuse_req_t raw, fuse_ino_t /*node*/) {
+    auto& operations = Session::user_of<Operations>(raw);
+    auto request = std::make_shared<Request>(raw);
+    operations.names().statistics([request, &operations](const Result<struct statvfs>& found) {
+        if (found) operations.remember(*found);
+        request->statfs(operations.remembered().value_or(never_full()));
+    });
 }
 
 }  // namespace

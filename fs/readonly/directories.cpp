@@ -68,8 +68,10 @@ void read_entries(fuse_req_t raw, fuse_ino_t node, std::size_t size, off_t offse
     const auto limit = std::max<std::size_t>(4, size / (plus ? kTypicalEntryPlus : kTypicalEntry));
     auto& names = operations.names();
     names.read_directory(node, static_cast<std::uint64_t>(offset), limit,
-                         [=, &names](Result<std::vector<DirectoryItem>> items) {
-                             if (!items) return request->error(items.error().code);
+                         [=, &names, &operations](Result<std::vector<DirectoryItem>> items) {
+                             if (!items)
+                                 return answer_error(operations, *request, "READDIR", node, "",
+                                                     items.error());
                              std::vector<char> buffer(size);
                              const Page page = pack(buffer, *items, plus);
                              request->bytes({buffer.data(), page.bytes});

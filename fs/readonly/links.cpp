@@ -12,8 +12,8 @@ namespace {
 void read_link(fuse_req_t raw, fuse_ino_t node) {
     auto& operations = Session::user_of<Operations>(raw);
     auto request = std::make_shared<Request>(raw);
-    operations.names().read_link(node, [request](Result<std::string> target) {
-        if (!target) return request->error(target.error().code);
+    operations.names().read_link(node, [request, &operations, node](Result<std::string> target) {
+        if (!target) return answer_error(operations, *request, "READLINK", node, "", target.error());
         request->link(target->c_str());
     });
 }

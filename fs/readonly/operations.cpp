@@ -3,8 +3,11 @@
 #include <linux/fuse.h>
 
 #include <algorithm>
+#include <cstring>
 
+#include "config/base/log.hpp"
 #include "config/base/time.hpp"
+#include "fs/session/faults.hpp"
 #include "fs/session/session.hpp"
 
 namespace tierfs {
@@ -64,6 +67,18 @@ int Operations::at_once(std::uint32_t opcode) {
     }
 }
 
+void answer_error(Operations& operations, Request& request, std::string_view operation, NodeId node,
+                  const std::string& name, const Error& error) {
+    // ESTALE: the kernel looks the name up once more.
+    if (is_fault(error.code) && error.code != ESTALE) {
+        const auto path = operations.names().path_of(node, name);
+        log::error(std::string(operation) + " of " + (path.empty() ? "/" : path) +
+                       " failed: " + error.message + " (" + ::strerrorname_np(error.code) + ")",
+                   {path, error.code});
+    }
+    request.error(error.code);
+}
+
 double fuse_seconds(std::chrono::milliseconds duration) {
     constexpr double kDecades = 1e9;
     if (duration <= std::chrono::milliseconds::zero()) return 0;
@@ -92,9 +107,10 @@ struct stat fuse_attributes(const NodeView& view) {
     to.st_size = static_cast<off_t>(from.size);
     to.st_blocks = static_cast<blkcnt_t>(from.size / 512 + (from.size % 512 != 0 ? 1 : 0));
     to.st_blksize = 4096;
-    to.st_mtim = to_timespec(from.mtime_ns);
+    const bool is_directory = from.kind == ObjectKind::directory;
+    to.st_mtim = to_timespec(is_directory ? directory_time_ns(from.mtime_ns) : from.mtime_ns);
     to.st_atim = to.st_mtim;
-    to.st_ctim = to_timespec(from.ctime_ns);
+    to.st_ctim = to_timespec(is_directory ? directory_time_ns(from.ctime_ns) : from.ctime_ns);
     return to;
 }
 

@@ -6,15 +6,20 @@
 #define FUSE_USE_VERSION 314
 #include <fuse3/fuse_lowlevel.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
+#include <string_view>
 
+#include "config/base/mutex.hpp"
 #include "config/settings.hpp"
 #include "fs/metadata/namespace.hpp"
 #include "fs/observe/trace/trace.hpp"
 #include "fs/readonly/open_files.hpp"
 #include "fs/readonly/profile.hpp"
+#include "fs/session/request.hpp"
 #include "tiering/store/store.hpp"
 
 namespace tierfs {
@@ -45,6 +50,16 @@ class Operations {
     [[nodiscard]] Trace& trace() { return trace_; }
     [[nodiscard]] std::uint64_t pack_max_object() const { return pack_max_object_; }
 
+    /// What the source said last of its file system.
+    void remember(const struct statvfs& statistics) TIERFS_EXCLUDES(mutex_) {
+        const MutexLock lock(mutex_);
+        statistics_ = statistics;
+    }
+    [[nodiscard]] std::optional<struct statvfs> remembered() TIERFS_EXCLUDES(mutex_) {
+        const MutexLock lock(mutex_);
+        return statistics_;
+    }
+
   private:
     Namespace& names_;
     Store& store_;
@@ -52,7 +67,14 @@ class Operations {
     OpenFiles open_files_;
     Trace trace_;
     std::uint64_t pack_max_object_;
+    Mutex mutex_;
+    std::optional<struct statvfs> statistics_ TIERFS_GUARDED_BY(mutex_);
 };
+
+/// Answers with an error. A fault of the source or of this host has a line in the log first: `operation` of the node, or of the
+/// name in it.
+void answer_error(Operations& operations, Request& request, std::string_view operation, NodeId node,
+                  const std::string& name, const Error& error);
 
 /// Seconds as libfuse wants them; kForever becomes decades.
 double fuse_seconds(std::chrono::milliseconds duration);

@@ -83,7 +83,8 @@ void read_failed(Operations& operations, Request& request, NodeId node, const Ob
         operations.names().version_gone(node);
         return;
     }
-    if (error.code != ECANCELED) log::error("reading " + object.path + " failed: " + error.message);
+    if (error.code != ECANCELED)
+        log::error("reading " + object.path + " failed: " + error.message, {object.path, error.code});
     request.error(error.code);
 }
 

@@ -2,8 +2,6 @@
 
 #include <linux/fuse.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -11,14 +9,12 @@
 #include "backends/dir/caller_scope.hpp"
 #include "config/base/log.hpp"
 #include "fs/readwrite/live_operations.hpp"
+#include "fs/session/faults.hpp"
 #include "fs/session/request_table.hpp"
 
 namespace tierfs {
 
 namespace {
-
-constexpr std::array kFaults = {EIO,    EACCES, ESTALE, ETIMEDOUT,    ENOSPC,       EDQUOT, EROFS,
-                                EMFILE, ENFILE, ENOMEM, ECONNREFUSED, EHOSTUNREACH, EAGAIN, EDEADLK};
 
 /// The kernel looks the name up once more and asks again; of these it does not.
 bool ends_there(std::uint32_t opcode) {
@@ -60,16 +56,17 @@ std::string LiveRequest::path() const {
 }
 
 void LiveRequest::tell(const Error& error) {
-    if (std::find(kFaults.begin(), kFaults.end(), error.code) == kFaults.end()) return;
+    if (!is_fault(error.code)) return;
     const bool is_asked_again = error.code == ESTALE && !ends_there(opcode_);
     // By a name, that is; of a descriptor it is not, and the kernel does not say which it was.
     const bool may_end_there = is_asked_again && nodes_.is_open(node_);
     if (is_asked_again && !may_end_there && !log::enabled(log::Level::debug)) return;
-    auto text = opcode_name(opcode_) + " of " + path() + " failed: " + error.message + " (" +
+    const auto about = path();
+    auto text = opcode_name(opcode_) + " of " + about + " failed: " + error.message + " (" +
                 ::strerrorname_np(error.code) + ")";
-    if (may_end_there) return log::warning(text);
+    if (may_end_there) return log::warning(text, {about, error.code});
     if (is_asked_again) return log::debug(text);
-    log::error(text);
+    log::error(text, {about, error.code});
     last_.set(std::move(text));
 }
 

@@ -2,10 +2,12 @@
 
 #include <cstdio>
 
+#include "fs/cli/say.hpp"
+
 namespace tierfs::stage {
 
 int complain(const std::string& text) {
-    std::fprintf(stderr, "tierfs-stage: %s\n", text.c_str());
+    say_line(stderr, "tierfs-stage: " + text);
     return 1;
 }
 

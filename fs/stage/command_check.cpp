@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "fs/cli/say.hpp"
 #include "fs/gds/check.hpp"
 #include "fs/stage/command.hpp"
 #include "fs/stage/place.hpp"
@@ -26,7 +27,7 @@ int check(const CheckOptions& options) {
     const gds::Host host{gds::HostFiles(), gds::library_environment(), gds::memory_by_nvml};
     const auto report = gds::check(host, *place, tried);
     const std::string text = options.json ? gds::report_json(report) : gds::report_text(report);
-    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
+    if (!say(stdout, text)) {
         complain("standard output: the report could not be written");
         return 2;
     }

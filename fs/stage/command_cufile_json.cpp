@@ -9,6 +9,7 @@
 
 #include "config/base/file_descriptor.hpp"
 #include "config/base/result.hpp"
+#include "fs/cli/say.hpp"
 #include "fs/gds/cufile_json.hpp"
 #include "fs/gds/pci.hpp"
 #include "fs/gds/software.hpp"
@@ -64,9 +65,7 @@ int write_cufile_json(const CufileJsonOptions& options) {
     choice.gpu_memory_kb = smallest_memory_kb(files);
     const std::string text = gds::cufile_json(choice);
     if (options.output.empty()) {
-        return std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0
-                   ? complain("standard output: the text could not be written")
-                   : 0;
+        return !say(stdout, text) ? complain("standard output: the text could not be written") : 0;
     }
     if (const auto written = write_whole(options, text); !written) {
         return complain(written.error().code == EEXIST

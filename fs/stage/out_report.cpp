@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cinttypes>
 #include <cstdio>
 
 #include "config/base/json_text.hpp"
 #include "config/base/units.hpp"
+#include "fs/cli/say.hpp"
 
 namespace tierfs::stage {
 namespace {
@@ -15,7 +17,7 @@ namespace {
 constexpr std::chrono::milliseconds kBarInterval{200}, kLineInterval{10000};
 
 void print_json(const OrderedJson& json) {
-    std::puts(json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace).c_str());
+    say_json(stdout, json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
     std::fflush(stdout);
 }
 
@@ -79,14 +81,19 @@ void OutReport::tell_progress() {
         return;
     }
     const double share = 100.0 * static_cast<double>(total_ - left_bytes) / static_cast<double>(total_);
-    std::fprintf(stderr, "%s%5.1f %% of %s, %s/s, %.0f s left%s",
-                 terminal_ ? "\r\x1b[K" : "tierfs-stage out: ", share, format_size(total_).c_str(),
-                 format_size(static_cast<std::uint64_t>(rate)).c_str(), left, terminal_ ? "" : "\n");
+    std::array<char, 128> text{};
+    std::snprintf(text.data(), text.size(), "%5.1f %% of %s, %s/s, %.0f s left", share,
+                  format_size(total_).c_str(), format_size(static_cast<std::uint64_t>(rate)).c_str(), left);
+    if (terminal_) {
+        say_over(stderr, text.data());
+    } else {
+        say_line(stderr, std::string("tierfs-stage out: ") + text.data());
+    }
     bar_ = terminal_;
 }
 
 void OutReport::clear_bar() {
-    if (bar_) std::fputs("\r\x1b[K", stderr);
+    if (bar_) say_over(stderr, "");
     bar_ = false;
 }
 
@@ -104,7 +111,7 @@ void OutReport::remark(const std::string& text) {
         return;
     }
     clear_bar();
-    std::fprintf(stderr, "tierfs-stage: %s\n", printable(text).c_str());
+    say_line(stderr, "tierfs-stage: " + text);
 }
 
 void OutReport::file(const OutEvent& event) {
@@ -122,14 +129,14 @@ void OutReport::file(const OutEvent& event) {
     }
     if (event.fate == OutFate::failed) {
         clear_bar();
-        std::fprintf(stderr, "tierfs-stage: %s\n", printable(event.error).c_str());
+        say_line(stderr, "tierfs-stage: " + event.error);
         return;
     }
     const bool dry = event.fate == OutFate::would_send || event.fate == OutFate::would_compare ||
                      event.fate == OutFate::would_remove;
     if (!dry && !verbose_) return;
     clear_bar();
-    std::printf("%s %s\n", name_of(event.fate).c_str(), printable(event.path).c_str());
+    sayf(stdout, "%s %s\n", name_of(event.fate).c_str(), printable(event.path).c_str());
 }
 
 void OutReport::progress(std::uint64_t bytes) {
@@ -144,19 +151,21 @@ void OutReport::end(int status, const OutSummary& summary, bool dry_run) {
         return;
     }
     if (dry_run) {
-        std::printf("%" PRIu64 " files, %s: %" PRIu64 " to send or compare, %" PRIu64
-                    " there already, %" PRIu64 " to remove; nothing was done\n",
-                    summary.files, format_size(summary.bytes).c_str(), summary.sent, summary.skipped,
-                    summary.removed);
+        sayf(stdout,
+             "%" PRIu64 " files, %s: %" PRIu64 " to send or compare, %" PRIu64 " there already, %" PRIu64
+             " to remove; nothing was done\n",
+             summary.files, format_size(summary.bytes).c_str(), summary.sent, summary.skipped,
+             summary.removed);
         return;
     }
-    std::printf("%" PRIu64 " files, %s: %" PRIu64 " sent (%s), %" PRIu64 " of them resumed, %" PRIu64
-                " there already, %" PRIu64 " removed, %" PRIu64 " failed%s\n",
-                summary.files, format_size(summary.bytes).c_str(), summary.sent + summary.resumed,
-                format_size(summary.sent_bytes).c_str(), summary.resumed, summary.skipped, summary.removed,
-                summary.failed, summary.manifest_written ? "" : "; the manifest was not written");
+    sayf(stdout,
+         "%" PRIu64 " files, %s: %" PRIu64 " sent (%s), %" PRIu64 " of them resumed, %" PRIu64
+         " there already, %" PRIu64 " removed, %" PRIu64 " failed%s\n",
+         summary.files, format_size(summary.bytes).c_str(), summary.sent + summary.resumed,
+         format_size(summary.sent_bytes).c_str(), summary.resumed, summary.skipped, summary.removed,
+         summary.failed, summary.manifest_written ? "" : "; the manifest was not written");
     if (summary.links > 0)
-        std::printf("%" PRIu64 " symbolic links are in the manifest alone\n", summary.links);
+        sayf(stdout, "%" PRIu64 " symbolic links are in the manifest alone\n", summary.links);
 }
 
 void OutReport::end(int status, const std::string& error) {
@@ -164,7 +173,7 @@ void OutReport::end(int status, const std::string& error) {
     if (form_ == OutForm::json) {
         print_json(OrderedJson{{"event", "end"}, {"status", status}, {"error", printable(error)}});
     }
-    std::fprintf(stderr, "tierfs-stage: %s\n", printable(error).c_str());
+    say_line(stderr, "tierfs-stage: " + error);
 }
 
 }  // namespace tierfs::stage

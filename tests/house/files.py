@@ -7,6 +7,8 @@ from tree import Violation, leading_comment
 
 MOST = 500  # lines
 
+PRINTS = re.compile(r"\b(v?f?printf|dprintf|f?puts|putchar|fwrite|cout|cerr)\s*(?:\(|<<)(?!\s*printf)")
+
 PRONOUN = re.compile(r"^(What|Who|Whom|Whose|Whoever|Whatever|Which|Whichever|Whether|Where|Why|How|That|If|When)\b")
 
 
@@ -23,6 +25,16 @@ def lengths(tree, excepted=None):
             yield Violation(name, lines, f"{lines} lines, and {MOST} are the most: divide it by subject")
     for name in sorted(unused):
         yield Violation("tests/house/exceptions.py", 1, f"LONG: {name} is not longer than {MOST} lines any more: take it out")
+
+
+def printing(tree):
+    """Commands of fs/ print through fs/cli/say.hpp alone, so that names from outside steer no terminal."""
+    for name in tree.names:
+        if not name.startswith("fs/") or not name.endswith((".cpp", ".hpp")) or name in ("fs/cli/say.cpp", "fs/cli/terminal.cpp"):
+            continue
+        for number, line in enumerate(tree.texts[name].splitlines(), 1):
+            if found := PRINTS.search(line.split("//")[0]):
+                yield Violation(name, number, f"prints by {found[1]}: use say, say_line, sayf or say_json of fs/cli/say.hpp")
 
 
 def first_lines(tree):

@@ -194,3 +194,15 @@ class Listing(unittest.TestCase):
             subprocess.run(["git", "-C", top, "add", "a.cpp", "gone.cpp"], check=True)
             (top / "gone.cpp").unlink()
             self.assertEqual(["a.cpp", "new.hpp"], Tree.of(top).names)
+
+
+class Printing(unittest.TestCase):
+    def check(self, text, *violations, name="fs/a/b.cpp"):
+        self.assertEqual(sorted(violations), lines(files.printing(Tree({name: text}))))
+
+    def test_by_the_printer(self):
+        self.check('say(stdout, "x");\nstd::snprintf(a, 1, "x");\n__attribute__((format(printf, 2, 0)))\n')
+
+    def test_by_others(self):
+        self.check('std::printf("x");\nstd::cout << 1;\n  fputs(x, stderr);\n', "fs/a/b.cpp:1", "fs/a/b.cpp:2", "fs/a/b.cpp:3")
+        self.check('std::printf("x");\n', name="bench/iobench/a.cpp")

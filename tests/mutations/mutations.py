@@ -211,4 +211,40 @@ MUTATIONS = [
         "    condition.only_if_absent = true;\n    auto made = draft.publish(to, condition);\n",
         "    auto made = draft.publish(to, condition);\n",
         mount="test_commits_of_two_hosts_are_all_there"),
+    Mutation(
+        "control-characters-printed", "control characters of names reach the terminal",
+        "fs/cli/say.cpp",
+        "    return put(to, log::escaped(line) + \"\\n\");\n",
+        "    return put(to, std::string(line) + \"\\n\");\n",
+        mount="test_no_command_passes_control_sequences_on"),
+    Mutation(
+        "link-to-mount-point", "a link that appears in the path of a mount point is followed",
+        "fs/daemon/mount_place.cpp",
+        "    how.resolve = RESOLVE_NO_SYMLINKS;\n",
+        "",
+        mount="test_mount_point_that_becomes_a_link"),
+    Mutation(
+        "shared-folder-of-others", "a folder in /tmp that somebody else made, or a link there, is used",
+        "fs/daemon/cache_directory.cpp",
+        "    if (path.parent_path() == kShared) return make_private_folder(path);\n",
+        "",
+        "CacheDirectory.*"),
+    Mutation(
+        "trees-without-bound", "an XML reply may have as many tags as it pleases",
+        "backends/s3/client/xml_tree.cpp",
+        "        problem_ = \"more tags than any page has\";\n        return;\n",
+        "",
+        "S3Xml.*"),
+    Mutation(
+        "stale-for-ever-without-ttl", "metadata.ttl=0s: names outlast an origin that does not answer",
+        "fs/metadata/node_table.cpp",
+        "(serves_stale_ && ttl_.count() > 0)",
+        "serves_stale_",
+        "OutageNames.*"),
+    Mutation(
+        "waits-twice", "a read that failed at origin.deadline is asked of the origin again at once",
+        "tiering/store/store_fetch.cpp",
+        "                shard.failures.add(flight->key, flight->blocks, result.error(), now);\n",
+        "                (void)now;\n",
+        "Store.*"),
 ]

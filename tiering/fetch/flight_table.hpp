@@ -11,6 +11,7 @@
 
 #include "config/base/mutex.hpp"
 #include "tiering/fetch/read_operation.hpp"
+#include "tiering/fetch/recent_failures.hpp"
 #include "tiering/ram/arena.hpp"
 #include "tiering/values/unit.hpp"
 
@@ -31,6 +32,7 @@ struct Flight {
     std::uint32_t first_block = 0;
     BlockMask blocks = 0;
     ArenaBufferPtr buffer;  ///< its memory is there before the flight is: no flight waits for memory
+    const std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
     std::chrono::steady_clock::time_point sent{};  ///< to the origin, by send() alone
     bool prefetch = false;
     bool fill = false;                                ///< nobody will want it soon
@@ -48,6 +50,7 @@ class FlightTable {
     struct Shard {
         Mutex mutex;
         std::unordered_map<UnitKey, std::vector<FlightPtr>> flights TIERFS_GUARDED_BY(mutex);
+        RecentFailures failures TIERFS_GUARDED_BY(mutex);
 
         /// Blocks of the unit that are under way.
         [[nodiscard]] BlockMask under_way(const UnitKey& key) const TIERFS_REQUIRES(mutex);

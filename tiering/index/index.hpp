@@ -33,8 +33,9 @@ struct NameRecord {
 /// I record: a node.
 struct NodeRecord {
     NodeId parent = 0;
-    std::string name;             ///< in parent; empty for the root
-    std::uint64_t inode = 0;      ///< st_ino: that of the path's first node, kept over versions
+    std::string name;  ///< in parent; empty for the root
+    std::uint64_t inode =
+        0;  ///< st_ino: that of the path's first node, kept over versions, or Attributes::link
     Attributes attributes;        ///< with the version in full
     ContentId content;            ///< of files
     std::int64_t checked_ns = 0;  ///< CLOCK_REALTIME when the origin last confirmed these attributes

@@ -166,7 +166,16 @@ Result<std::uint64_t> BackingFile::count_present() const {
     const std::uint64_t all = unit_count(size_, kSidecarUnit);
     std::uint64_t present = 0;
     std::array<std::uint32_t, kBatch> memory;
+    // The sidecar of a large object that has just begun to come is a hole but for some pages.
+    std::uint64_t data_end = 0;  // bytes of the sidecar
     for (std::uint64_t first = 0; first < all; first += kBatch) {
+        if (sum_offset(first) >= data_end) {
+            const auto data = sums_.next_data(sum_offset(first));
+            if (!data) break;
+            data_end = data->end;
+            if (data->begin > sum_offset(first))
+                first += (data->begin - sum_offset(first)) / sizeof(std::uint32_t) / kBatch * kBatch;
+        }
         const auto sums = std::span(memory).first(std::min<std::uint64_t>(kBatch, all - first));
         if (auto got = read_sums(sums_, first, sums); !got) return fail(std::move(got.error()));
         for (std::size_t at = 0; at < sums.size(); at += kUnitsPerBlock) {

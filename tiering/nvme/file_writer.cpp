@@ -120,7 +120,9 @@ void FileWriter::write(const ContentId& id, std::uint64_t object_size, std::uint
     };
     for (std::uint64_t at = offset; at < offset + total; at += kBlockSize) {
         const std::uint64_t length = std::min<std::uint64_t>(kBlockSize, offset + total - at);
-        if (handle->file.present(at / kBlockSize).value_or(false)) {
+        const auto present = handle->file.present(at / kBlockSize);
+        if (!present) core_.read_failed(present.error().code);  // it is written again
+        if (present.value_or(false)) {
             if (!write_pending()) return;
             continue;
         }

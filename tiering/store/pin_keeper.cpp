@@ -8,17 +8,22 @@ namespace tierfs {
 namespace {
 
 TreeJob::Action claiming(Store& store) {
-    return [&store](const std::shared_ptr<const ObjectRef>& object, const TreeJob::Answer& answer) {
+    return [&store](const std::shared_ptr<const ObjectRef>& object, const TreeJob::Answer& answer,
+                    const std::function<bool()>& /*stopped*/) {
         answer(TreeJob::Done{store.claim_pin(*object), false});
     };
 }
 
 TreeJob::Action bringing(Store& store) {
-    return [&store](const std::shared_ptr<const ObjectRef>& object, TreeJob::Answer answer) {
-        store.pin(object, [answer = std::move(answer)](const Result<Store::Warmed>& pinned) {
-            if (!pinned) return answer(fail(pinned.error()));
-            answer(TreeJob::Done{pinned->brought, pinned->unchanged});
-        });
+    return [&store](const std::shared_ptr<const ObjectRef>& object, TreeJob::Answer answer,
+                    const std::function<bool()>& stopped) {
+        store.pin(
+            object,
+            [answer = std::move(answer)](const Result<Store::Warmed>& pinned) {
+                if (!pinned) return answer(fail(pinned.error()));
+                answer(TreeJob::Done{pinned->brought, pinned->unchanged});
+            },
+            stopped);
     };
 }
 

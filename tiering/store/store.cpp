@@ -119,6 +119,7 @@ Result<std::unique_ptr<Store>> Store::open(const Settings& settings, const Memor
 TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, const Places& places,
                          std::shared_ptr<ReadAdmission> admission, std::shared_ptr<Arena> arena)
     : pack_max_object_(settings.pack_max_object),
+      deadline_(std::min<std::chrono::milliseconds>(settings.origin_deadline, std::chrono::hours(24 * 365))),
       demote_idle_(settings.demote_idle),
       pin_limit_(settings.pin_limit),
       whole_limit_(std::min({settings.pack_max_object, kLargestWhole, arena->capacity() / 4})),

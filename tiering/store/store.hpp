@@ -96,10 +96,13 @@ class Store {
         bool unchanged = false;     ///< all of it was in the tiers
     };
     /// Brings into the tiers what they lack of an object, below readers and readahead in rank. Blocks while
-    /// memory for that is short; answers once, from any thread. Errors: ENOSPC, the tiers have no room for
+    /// memory for that is short; answers once, from any thread. `stopped`: asked during the call alone; true ends it
+    /// (ECANCELED) with what is under way by then. Errors: ENOSPC, the tiers have no room for
     /// it; EINVAL, its dataset is of the class none; EACCES, archived; those of Origin::read.
     virtual void warm(const std::shared_ptr<const ObjectRef>& object,
-                      std::function<void(Result<Warmed>)> answer) = 0;
+                      std::function<void(Result<Warmed>)> answer, const std::function<bool()>& stopped) = 0;
+    /// The most that the tiers hold, bytes; 0: nobody knows, since what they hold is compressed.
+    [[nodiscard]] virtual std::uint64_t most_held() const = 0;
 
     /// Gives up what the tiers hold of an object; returns how many bytes those were. The NVMe tier's space
     /// comes back when the rest of a packed object's extent goes. EBUSY: it is pinned, by a rule or a path.
@@ -112,7 +115,7 @@ class Store {
     /// Moves what the tiers hold of an object that stands in `pins` to where it stays, and brings the rest;
     /// else as `warm`. ENOENT: it is not pinned. ENOSPC: the limit of pins, or no tier has room.
     virtual void pin(const std::shared_ptr<const ObjectRef>& object,
-                     std::function<void(Result<Warmed>)> answer) = 0;
+                     std::function<void(Result<Warmed>)> answer, const std::function<bool()>& stopped) = 0;
     /// Bytes that pins may take: pin.limit, or three quarters of the NVMe tier (of RAM where there is none).
     [[nodiscard]] virtual std::uint64_t pin_limit() const = 0;
 

@@ -58,6 +58,8 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
     FlightTable::Shard& shard = flights_.shard(flight->key.id);
     std::vector<Flight::Waiter> waiters;
     bool was_prefetch = false, again = false;
+    const auto now = RecentFailures::Clock::now();
+    const bool failed_late = !result && RecentFailures::took_long(flight->sent, now);
     Dataset& dataset = datasets_.of(*flight->object);
     const Home home = result ? choose_home(dataset, *flight) : Home::none;
     if (result) time_fetch(*flight);
@@ -70,12 +72,15 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
     {
         MutexLock lock(shard.mutex);
         was_prefetch = flight->prefetch;
-        // Readers who joined readahead get a request of their own rank before they get its error.
-        again = !result && was_prefetch && !flight->waiters.empty() && !gate_.closed() &&
+        // Readers who joined readahead get a request of their own rank before they get its error: unless they
+        // would wait for an origin that does not answer a second time.
+        again = !result && !failed_late && was_prefetch && !flight->waiters.empty() && !gate_.closed() &&
                 result.error().code != ESTALE && result.error().code != ENOENT;
         flight->prefetch = false;
         if (!again) {
             waiters.swap(flight->waiters);
+            if (failed_late && !waiters.empty() && result.error().code != ESTALE)
+                shard.failures.add(flight->key, flight->blocks, result.error(), now);
             if (result) {
                 BlockMask wanted = 0;
                 for (const Flight::Waiter& waiter : waiters) wanted |= waiter.blocks;

@@ -127,12 +127,13 @@ class TieredStore final : public Store {
     [[nodiscard]] std::optional<WholeFile> whole_file(const ObjectRef& object) override;
     [[nodiscard]] std::string describe_location(const ObjectRef& object) override;
     [[nodiscard]] StoreStats stats() const override;
-    void warm(const std::shared_ptr<const ObjectRef>& object,
-              std::function<void(Result<Warmed>)> answer) override;
+    void warm(const std::shared_ptr<const ObjectRef>& object, std::function<void(Result<Warmed>)> answer,
+              const std::function<bool()>& stopped) override;
+    [[nodiscard]] std::uint64_t most_held() const override;
     Result<std::uint64_t> evict(const ObjectRef& object) override;
     Result<void> set_class(const std::string& match, DatasetClass dataset_class) override;
-    void pin(const std::shared_ptr<const ObjectRef>& object,
-             std::function<void(Result<Warmed>)> answer) override;
+    void pin(const std::shared_ptr<const ObjectRef>& object, std::function<void(Result<Warmed>)> answer,
+             const std::function<bool()>& stopped) override;
     [[nodiscard]] std::uint64_t pin_limit() const override;
     void begin_pin_round() override;
     std::uint64_t claim_pin(const ObjectRef& object) override;
@@ -229,7 +230,7 @@ class TieredStore final : public Store {
     void copy_to_ram(const FillRun& run, const PackedObject& packed);
     /// Fetches what neither the tiers have nor anybody brings.
     Result<void> bring_missing(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
-                               const std::shared_ptr<Warming>& warming);
+                               const std::shared_ptr<Warming>& warming, const std::function<bool()>& stopped);
     /// False: no tier has room for so much of it, nor comes to have.
     bool wait_for_room(Dataset& dataset, const UnitLayout& layout, std::uint64_t size);
     /// `warming`: who waits for it; may be null.
@@ -250,6 +251,9 @@ class TieredStore final : public Store {
     BlockMask on_nvme(const ContentId& id, const UnitLayout& layout, std::uint64_t unit, BlockMask blocks);
     void plan_unit(ReadOperation& operation, FlightTable::Shard& shard, const ReadPlan::UnitPlan& unit,
                    ReadPlan& plan) TIERFS_REQUIRES(shard.mutex);
+    /// The error of what would be asked of the origin again at once.
+    std::optional<Error> failed_just_now(const ObjectRef& object, FlightTable::Shard& shard,
+                                         const ReadPlan& plan) const TIERFS_REQUIRES(shard.mutex);
     bool allocate(const UnitLayout& layout, ReadPlan& plan, bool may_allocate);
     std::vector<FlightPtr> commit(const ReadOperationPtr& operation, FlightTable::Shard& shard,
                                   ReadPlan& plan) TIERFS_REQUIRES(shard.mutex);
@@ -275,6 +279,7 @@ class TieredStore final : public Store {
                             std::uint64_t unit, std::uint32_t first, std::uint32_t count);
 
     const std::uint64_t pack_max_object_;
+    const std::chrono::milliseconds deadline_;  ///< origin.deadline, a year at most
     const std::chrono::milliseconds demote_idle_;
     const std::uint64_t pin_limit_;        ///< pin.limit; 0: by the tiers
     const std::uint64_t whole_limit_;      ///< objects up to this size are fetched in one piece

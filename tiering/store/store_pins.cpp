@@ -82,7 +82,7 @@ Result<void> TieredStore::move_pinned(const ObjectRef& object, const UnitLayout&
 }
 
 void TieredStore::pin(const std::shared_ptr<const ObjectRef>& object,
-                      std::function<void(Result<Warmed>)> answer) {
+                      std::function<void(Result<Warmed>)> answer, const std::function<bool()>& stopped) {
     const auto warming = std::make_shared<Warming>(std::move(answer));
     if (!gate_.enter())
         return warming->end_part(0, fail(ECANCELED, object->path + ": the mount is going away"));
@@ -94,7 +94,7 @@ void TieredStore::pin(const std::shared_ptr<const ObjectRef>& object,
                       nvme_->take_over(object->content, object->size, dataset.number, dataset.number);
     const std::uint64_t units = object->size == 0 ? 0 : layout.unit_of(object->size - 1) + 1;
     const std::uint32_t longest = layout.whole ? kLargestUnitBlocks : longest_run_;
-    for (std::uint64_t unit = 0; unit < units && result; ++unit) {
+    for (std::uint64_t unit = 0; unit < units && result && !stopped(); ++unit) {
         const BlockMask astray =
             layout.blocks_of(unit) & ~pinned_blocks(*object, layout, unit, ours, dataset);
         const BlockMask here = astray & (ram_.present(UnitKey{object->content, unit}) |
@@ -107,7 +107,7 @@ void TieredStore::pin(const std::shared_ptr<const ObjectRef>& object,
             if (result) result = move_pinned(*object, layout, unit, first, count);
         });
     }
-    if (result) result = bring_missing(object, layout, warming);
+    if (result) result = bring_missing(object, layout, warming, stopped);
     warming->end_part(0, result);
     gate_.leave();
 }

@@ -112,6 +112,22 @@ void TieredStore::plan_unit(ReadOperation& operation, FlightTable::Shard& shard,
     });
 }
 
+std::optional<Error> TieredStore::failed_just_now(const ObjectRef& object, FlightTable::Shard& shard,
+                                                  const ReadPlan& plan) const {
+    if (shard.failures.empty() && plan.joins.empty()) return std::nullopt;
+    const auto now = RecentFailures::Clock::now();
+    // Held by the source, which does not even fail: its first reader was answered by the watchdog of the mount.
+    for (const ReadPlan::Join& join : plan.joins) {
+        if (now - join.flight->begun >= deadline_)
+            return Error{ETIMEDOUT, object.path + ": the source does not answer an earlier request for it"};
+    }
+    for (const ReadPlan::Own& own : plan.own) {
+        if (own.from_nvme) continue;
+        if (auto error = shard.failures.find(UnitKey{object.content, own.unit}, own.want, now)) return error;
+    }
+    return std::nullopt;
+}
+
 bool TieredStore::allocate(const UnitLayout& layout, ReadPlan& plan, bool may_allocate) {
     for (std::size_t i = 0; i < plan.own.size(); ++i) {
         ReadPlan::Own& own = plan.own[i];
@@ -169,6 +185,7 @@ TieredStore::Started TieredStore::attempt(const ReadOperationPtr& operation, boo
     std::vector<FlightPtr> flights;
     for (;;) {
         bool planned = false, refused = false;
+        std::optional<Error> failed;
         {
             MutexLock lock(shard.mutex);
             operation->pieces.clear();
@@ -176,12 +193,17 @@ TieredStore::Started TieredStore::attempt(const ReadOperationPtr& operation, boo
             refused = !plan.stale && operation->object->archived &&
                       std::any_of(plan.own.begin(), plan.own.end(),
                                   [](const ReadPlan::Own& own) { return !own.from_nvme; });
-            planned =
-                !plan.stale && !refused && allocate(operation->layout, plan, queued || !admission_->busy());
+            if (!plan.stale && !refused) failed = failed_just_now(*operation->object, shard, plan);
+            planned = !plan.stale && !refused && !failed &&
+                      allocate(operation->layout, plan, queued || !admission_->busy());
             if (planned) flights = commit(operation, shard, plan);
         }
         if (refused) {
             fail_read(operation->callback, archived_error(*operation->object));
+            return Started::yes;
+        }
+        if (failed) {
+            fail_read(operation->callback, std::move(*failed));
             return Started::yes;
         }
         if (planned) break;

@@ -25,7 +25,7 @@ void Warming::end_part(std::uint64_t bytes, const Result<void>& result) {
 }
 
 void TieredStore::warm(const std::shared_ptr<const ObjectRef>& object,
-                       std::function<void(Result<Warmed>)> answer) {
+                       std::function<void(Result<Warmed>)> answer, const std::function<bool()>& stopped) {
     const auto warming = std::make_shared<Warming>(std::move(answer));
     if (!gate_.enter())
         return warming->end_part(0, fail(ECANCELED, object->path + ": the mount is going away"));
@@ -37,16 +37,18 @@ void TieredStore::warm(const std::shared_ptr<const ObjectRef>& object,
     } else if (nvme_ != nullptr) {
         nvme_->claim(object->content, dataset.number);
     }
-    if (result) result = bring_missing(object, layout, warming);
+    if (result) result = bring_missing(object, layout, warming, stopped);
     warming->end_part(0, result);
     gate_.leave();
 }
 
 Result<void> TieredStore::bring_missing(const std::shared_ptr<const ObjectRef>& object,
-                                        const UnitLayout& layout, const std::shared_ptr<Warming>& warming) {
+                                        const UnitLayout& layout, const std::shared_ptr<Warming>& warming,
+                                        const std::function<bool()>& stopped) {
     Result<void> result;
     const std::uint64_t units = object->size == 0 ? 0 : layout.unit_of(object->size - 1) + 1;
     for (std::uint64_t unit = 0; unit < units && result && !warming->has_failed(); ++unit) {
+        if (stopped()) return fail(ECANCELED, "was stopped before its end");
         const BlockMask wanted = missing(object->content, layout, unit, layout.blocks_of(unit));
         if (wanted != 0 && object->archived) result = fail(archived_error(*object));
         const std::uint32_t longest = layout.whole ? kLargestUnitBlocks : longest_run_;
@@ -59,6 +61,12 @@ Result<void> TieredStore::bring_missing(const std::shared_ptr<const ObjectRef>& 
         });
     }
     return result;
+}
+
+std::uint64_t TieredStore::most_held() const {
+    for (std::size_t number = 0; nvme_ != nullptr && number < datasets_.count(); ++number)
+        if (datasets_.codec_of(datasets_.at(number)) != Codec::none) return 0;
+    return std::max(nvme_ == nullptr ? 0 : nvme_->stats().limit_bytes, plan_.ram_tier);
 }
 
 Result<std::uint64_t> TieredStore::evict(const ObjectRef& object) {

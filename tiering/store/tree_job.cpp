@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "config/base/units.hpp"
+
 namespace tierfs {
 
 void TreeJob::State::fail(const std::string& path, const Error& error) {
@@ -80,7 +82,7 @@ void TreeJob::run() {
     std::vector<std::string> entered;
     std::string path;
     bool going = true;
-    while (going && next(path)) {
+    while (going && !is_full_ && next(path)) {
         if (!enter(path)) continue;
         if (steps_.settle) {
             entered.push_back(path);
@@ -101,7 +103,7 @@ void TreeJob::run() {
         if (abandoned) state_->fail("", Error{ETIMEDOUT, "who named the paths has gone"});
     }
     for (const std::string& each : entered) {
-        if (going && !stopping()) walk(each);
+        if (going && !over()) walk(each);
     }
     MutexLock lock(state_->mutex);
     state_->progress.walking = false;
@@ -171,18 +173,35 @@ bool TreeJob::for_each_file(const std::string& path, const std::function<void(co
     }
     FileWalk walk(origin_, path, FileWalk::Below::with);
     std::vector<ListedFile> files;
-    while (!walk.over() && !stopping()) {
+    while (!walk.over() && !over()) {
         files.clear();
         if (const auto listed = walk.next(files); !listed) return unlisted(listed.error());
         for (const ListedFile& file : files) {
-            if (stopping()) return false;
+            if (over()) return false;
             each(file);
         }
     }
     return true;
 }
 
+bool TreeJob::is_too_much(const ListedFile& file) {
+    const std::uint64_t most = steps_.most_bytes;
+    if (most == 0) return false;
+    MutexLock lock(state_->mutex);
+    auto& progress = state_->progress;
+    if (file.size <= most && progress.found_bytes <= most - file.size) return false;
+    is_full_ = file.size <= most;
+    state_->fail(
+        file.path,
+        Error{ENOSPC, is_full_ ? "all that was named has more than " + format_size(most) +
+                                     ", which is what the tiers hold: it and what follows are left out"
+                               : "has " + format_size(file.size) + ", and the tiers hold " +
+                                     format_size(most) + " in all: it is left out"});
+    return true;
+}
+
 void TreeJob::hand_out(const ListedFile& file) {
+    if (is_too_much(file)) return;
     const auto object = object_of(identity_, file);
     {
         MutexLock lock(state_->mutex);
@@ -190,9 +209,12 @@ void TreeJob::hand_out(const ListedFile& file) {
         state_->progress.found_bytes += file.size;
         ++state_->under_way;
     }
-    action_(object, [state = state_, path = file.path, size = file.size](const Result<Done>& result) {
-        state->answered(path, size, result);
-    });
+    action_(
+        object,
+        [state = state_, path = file.path, size = file.size](const Result<Done>& result) {
+            state->answered(path, size, result);
+        },
+        [this] { return stopping(); });
 }
 
 }  // namespace tierfs

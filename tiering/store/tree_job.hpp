@@ -35,9 +35,10 @@ class TreeJob {
         bool unchanged = false;     ///< there was nothing to do
     };
     using Answer = std::function<void(Result<Done>)>;
-    /// Called on the job's thread; may block it, for as long as `stopping` is false. Answers once, at any
-    /// time and on any thread.
-    using Action = std::function<void(const std::shared_ptr<const ObjectRef>&, Answer)>;
+    /// Called on the job's thread; may block it until `stopped` says true, which is asked during the call alone. Answers
+    /// once, at any time and on any thread.
+    using Action = std::function<void(const std::shared_ptr<const ObjectRef>&, Answer,
+                                      const std::function<bool()>& stopped)>;
 
     /// What is done with the paths themselves, before any file is handed out; on the job's thread.
     struct Steps {
@@ -47,6 +48,8 @@ class TreeJob {
         /// out. Empty: nothing is counted.
         std::function<Result<void>(const std::string&, std::uint64_t files, std::uint64_t bytes)> admit = {};
         std::function<std::uint64_t(std::uint64_t)> space = {};
+        /// A file that has more bytes is left out, and the job ends before one with which all would have more; 0: no limit.
+        std::uint64_t most_bytes = 0;
         /// After kUnsettled paths and after all: an error ends the job.
         std::function<Result<void>()> settle = {};
     };
@@ -110,7 +113,10 @@ class TreeJob {
     bool for_each_file(const std::string& path, const std::function<void(const ListedFile&)>& each);
     void failed(const std::string& path, const Error& error);
     void hand_out(const ListedFile& file);
+    /// Whether the file, with all that were found before, is more than there is room for; that is noted once.
+    bool is_too_much(const ListedFile& file);
     [[nodiscard]] bool stopping() const { return stopped_.load(std::memory_order_relaxed); }
+    [[nodiscard]] bool over() const { return is_full_ || stopping(); }
 
     Origin& origin_;
     const Action action_;
@@ -119,6 +125,7 @@ class TreeJob {
     const std::chrono::milliseconds patience_;
     const std::shared_ptr<State> state_;
     std::atomic<bool> stopped_{false};
+    bool is_full_ = false;  ///< of the thread alone
     mutable Mutex mutex_;
     std::condition_variable wake_;
     std::deque<std::string> waiting_ TIERFS_GUARDED_BY(mutex_);

@@ -2,6 +2,7 @@
 
 #include "backends/s3/client/keys.hpp"
 #include "backends/s3/client/verdict.hpp"
+#include "backends/s3/client/xml.hpp"
 #include "config/base/delivery.hpp"
 #include "config/base/log.hpp"
 
@@ -125,6 +126,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
         request.url = aim.target.base() + input.path;
         if (!input.query.empty()) request.url += "?" + input.query;
         request.destination = operation_.destination;
+        request.body_limit = kLongestReply;
         request.upload = operation_.payload;
         request.source = operation_.source;
         request.stall = operation_.stall;
@@ -141,6 +143,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
         if (response.status / 100 == 2) client_.counters_.bytes_written += bytes_sent();
         if (http::is_throttling(response.status)) ++client_.counters_.throttled;
         client_.budget_.earned();
+        client_.note_reachability(response, target);
         const Expectation expected{operation_.offset, get ? operation_.destination.size() : 0,
                                    operation_.version, is_write(operation_.kind), operation_.object_size};
         auto judgement = judge(response, expected, target, what_);
@@ -340,6 +343,28 @@ bool Client::correct_clock(std::string_view date, std::chrono::seconds used) {
     return true;
 }
 
+void Client::note_reachability(const http::Response& response, const Target& target) {
+    using http::Failure;
+    switch (response.failure) {
+        case Failure::none:
+            return reachability_.answered();
+        case Failure::connect:
+        case Failure::stalled:
+            return reachability_.failed(target.base() + ": " + response.detail,
+                                        Reachability::Failure::certain);
+        case Failure::reset:
+            if (response.reused_connection) return;  // closed for being idle, perhaps
+            [[fallthrough]];
+        case Failure::deadline:  // which may have passed in the queue
+        case Failure::truncated:
+        case Failure::tls:
+            return reachability_.failed(target.base() + ": " + response.detail,
+                                        Reachability::Failure::doubtful);
+        default:
+            return;
+    }
+}
+
 void Client::remember_good(const Credentials& used) {
     const MutexLock lock(mutex_);
     if (good_ && good_->is_of(used)) return;
@@ -376,6 +401,7 @@ OriginStats Client::stats() const {
     stats.retries = counters_.retries;
     stats.throttled = counters_.throttled;
     stats.errors = counters_.errors;
+    stats.reach = reachability_.state();
     stats.hedged = hedges.sent;
     stats.hedges_won = hedges.won;
     return stats;

@@ -85,6 +85,7 @@ class Client {
     bool move_to(const std::string& region) TIERFS_EXCLUDES(mutex_);
     /// `used`: what the refused request was signed with. Whether signing again is worth it.
     bool correct_clock(std::string_view date, std::chrono::seconds used) TIERFS_EXCLUDES(mutex_);
+    void note_reachability(const http::Response& response, const Target& target);
     void remember_good(const Credentials& used) TIERFS_EXCLUDES(mutex_);
     std::atomic<std::uint64_t>& counter_of(RequestKind kind);
     [[nodiscard]] bool brought_good(const Credentials& used) TIERFS_EXCLUDES(mutex_);
@@ -95,6 +96,7 @@ class Client {
     CredentialProvider* const provider_;
     http::RetryBudget budget_;
     Counters counters_;
+    Reachability reachability_;
     Mutex mutex_;
     Aim aim_ TIERFS_GUARDED_BY(mutex_);
     std::optional<Identity> good_ TIERFS_GUARDED_BY(mutex_);  ///< of the last good reply

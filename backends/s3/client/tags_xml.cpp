@@ -6,21 +6,13 @@
 #include <sstream>
 
 #include "backends/http/url.hpp"
+#include "backends/s3/client/xml_tree.hpp"
 
 namespace tierfs::s3 {
 
-namespace {
-
-// A tag may be blanks.
-constexpr unsigned kParseTags = (pugi::parse_default | pugi::parse_ws_pcdata_single) & ~pugi::parse_eol;
-
-}  // namespace
-
 Result<std::string> parse_tags(std::string_view body) {
-    pugi::xml_document document;
-    const auto root = document.load_buffer(body.data(), body.size(), kParseTags, pugi::encoding_utf8)
-                          ? document.child("Tagging")
-                          : pugi::xml_node();
+    const XmlTree tree(body);  // a tag may be blanks
+    const auto root = tree.problem().empty() ? tree.document().child("Tagging") : pugi::xml_node();
     if (!root) return fail(EIO, "the reply is no list of tags");
     std::string tags;
     for (const auto& tag : root.child("TagSet").children("Tag")) {

@@ -1,26 +1,18 @@
 #include "backends/s3/client/upload_xml.hpp"
 
 #include <charconv>
-#include <pugixml.hpp>
 
 #include "backends/http/url.hpp"
 #include "backends/s3/client/xml.hpp"
+#include "backends/s3/client/xml_tree.hpp"
 
 namespace tierfs::s3 {
 namespace {
 
-// As in xml.cpp: keys are bytes, entities of a DTD are never expanded.
-constexpr unsigned kParse =
-    (pugi::parse_default | pugi::parse_ws_pcdata_single | pugi::parse_doctype) & ~pugi::parse_eol;
-
 /// The root of that name.
-Result<pugi::xml_node> root_of(pugi::xml_document& document, std::string_view body, const char* name) {
-    const auto parsed = document.load_buffer(body.data(), body.size(), kParse, pugi::encoding_utf8);
-    if (!parsed) return fail(EIO, std::string("the reply is not XML: ") + parsed.description());
-    for (const auto& child : document.children()) {
-        if (child.type() == pugi::node_doctype) return fail(EIO, "the reply holds a document type");
-    }
-    const auto root = document.child(name);
+Result<pugi::xml_node> root_of(const XmlTree& tree, const char* name) {
+    if (!tree.problem().empty()) return fail(EIO, "the reply is not XML as it should be: " + tree.problem());
+    const auto root = tree.document().child(name);
     if (!root) return fail(EIO, std::string("the reply is no ") + name);
     return root;
 }
@@ -40,8 +32,8 @@ bool is_truncated(const pugi::xml_node& root) {
 }  // namespace
 
 Result<PartsPage> parse_parts(std::string_view body) {
-    pugi::xml_document document;
-    const auto root = root_of(document, body, "ListPartsResult");
+    const XmlTree tree(body);
+    const auto root = root_of(tree, "ListPartsResult");
     if (!root) return fail(root.error());
     PartsPage page;
     for (const auto& node : root->children("Part")) {
@@ -60,8 +52,8 @@ Result<PartsPage> parse_parts(std::string_view body) {
 }
 
 Result<UploadsPage> parse_uploads(std::string_view body) {
-    pugi::xml_document document;
-    const auto root = root_of(document, body, "ListMultipartUploadsResult");
+    const XmlTree tree(body);
+    const auto root = root_of(tree, "ListMultipartUploadsResult");
     if (!root) return fail(root.error());
     const bool encoded = std::string_view(root->child_value("EncodingType")) == "url";
     const auto decode = [&](const char* text) {

@@ -153,6 +153,12 @@ bool is_other_version(const http::Response& response, const Expectation& expecte
     return modified && total && make_version("", *modified, *total) != expected.version;
 }
 
+/// Of the same tag weak and strong (RFC 9110, 8.8.1): a proxy changes bodies on their way, by compressing them, say.
+bool is_weakened(std::string_view etag, std::string_view version) {
+    const auto opaque = [](std::string_view tag) { return tag.starts_with("W/") ? tag.substr(2) : tag; };
+    return etag.starts_with("W/") != version.starts_with("W/") && opaque(etag) == opaque(version);
+}
+
 Judgement judge_range(const http::Response& response, const Expectation& expected, const std::string& what) {
     const auto stale = [&](const std::string& why) {
         return Judgement{Verdict::final_error, Error{ESTALE, what + ": " + why}, {}};
@@ -160,6 +166,14 @@ Judgement judge_range(const http::Response& response, const Expectation& expecte
     const auto broken = [&](const std::string& why) {
         return Judgement{Verdict::repeat, Error{EIO, what + ": " + why}, {}};
     };
+    if (const auto etag = response.header("etag"); is_weakened(etag, expected.version))
+        return {
+            Verdict::final_error,
+            Error{EIO, what + ": the answer has the ETag " + std::string(etag) + " where the object has " +
+                           expected.version +
+                           ": something between here and the store changes bodies, a proxy that compresses, "
+                           "say; have it leave them alone"},
+            {}};
     if (is_other_version(response, expected)) return stale("the object has changed since it was looked up");
     const auto end = expected.offset + expected.size;
     if (response.status == 206) {

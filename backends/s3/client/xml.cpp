@@ -3,17 +3,12 @@
 #include <array>
 #include <charconv>
 #include <ctime>
-#include <pugixml.hpp>
 
 #include "backends/http/url.hpp"
+#include "backends/s3/client/xml_tree.hpp"
 
 namespace tierfs::s3 {
 namespace {
-
-// Keys are bytes: a key of blanks is a key, and line ends stay what they are. Entities of a DTD are never
-// expanded.
-constexpr unsigned kParse = (pugi::parse_default | pugi::parse_ws_pcdata_single) & ~pugi::parse_eol;
-constexpr unsigned kParseListing = kParse | pugi::parse_doctype;
 
 constexpr std::size_t kErrorTextLimit = 500;
 
@@ -68,6 +63,14 @@ Result<ListedObject> parse_object(const pugi::xml_node& node, const KeyDecoder& 
     return object;
 }
 
+ErrorBody error_of(const pugi::xml_document& document) {
+    auto error = document.child("Error");
+    if (!error) error = document.child("ErrorResponse").child("Error");  // STS
+    if (!error) return {};
+    return {bounded(error.child_value("Code")), bounded(error.child_value("Message")),
+            bounded(error.child_value("Region")), bounded(error.child_value("Endpoint"))};
+}
+
 }  // namespace
 
 std::optional<std::int64_t> parse_iso_time(std::string_view text) {
@@ -79,18 +82,12 @@ std::optional<std::int64_t> parse_iso_time(std::string_view text) {
 }
 
 Result<Listing> parse_listing(std::string_view body) {
-    pugi::xml_document document;
-    const auto parsed = document.load_buffer(body.data(), body.size(), kParseListing, pugi::encoding_utf8);
-    if (!parsed)
-        return fail(EIO, std::string("the listing is not XML: ") + parsed.description() + " at byte " +
-                             std::to_string(parsed.offset));
-    for (const auto& child : document.children()) {
-        // S3 sends none, and keys that were written with its entities would be other keys.
-        if (child.type() == pugi::node_doctype) return fail(EIO, "the listing holds a document type");
-    }
-    const auto root = document.child("ListBucketResult");
+    const XmlTree tree(body);
+    if (!tree.problem().empty())
+        return fail(EIO, "the listing is not XML as it should be: " + tree.problem());
+    const auto root = tree.document().child("ListBucketResult");
     if (!root) {
-        const auto error = parse_error(body);
+        const auto error = error_of(tree.document());
         return fail(EIO, error.code.empty() ? "the reply is no listing of a bucket"
                                             : "the reply is an error: " + error.code + " " + error.message);
     }
@@ -118,19 +115,14 @@ Result<Listing> parse_listing(std::string_view body) {
 }
 
 ErrorBody parse_error(std::string_view body) {
-    pugi::xml_document document;
-    if (!document.load_buffer(body.data(), body.size(), kParse, pugi::encoding_utf8)) return {};
-    auto error = document.child("Error");
-    if (!error) error = document.child("ErrorResponse").child("Error");  // STS
-    if (!error) return {};
-    return {bounded(error.child_value("Code")), bounded(error.child_value("Message")),
-            bounded(error.child_value("Region")), bounded(error.child_value("Endpoint"))};
+    const XmlTree tree(body);
+    return tree.problem().empty() ? error_of(tree.document()) : ErrorBody{};
 }
 
 std::string find_text(std::string_view body, const char* element) {
-    pugi::xml_document document;
-    if (!document.load_buffer(body.data(), body.size(), kParse, pugi::encoding_utf8)) return {};
-    const auto found = document.find_node(
+    const XmlTree tree(body);
+    if (!tree.problem().empty()) return {};
+    const auto found = tree.document().find_node(
         [&](const pugi::xml_node& node) { return std::string_view(node.name()) == element; });
     return found.child_value();
 }

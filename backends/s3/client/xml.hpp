@@ -11,6 +11,9 @@
 
 namespace tierfs::s3 {
 
+/// The longest reply but for bodies of objects: a page of 1,000 keys of 1,024 bytes, each byte of which is written as three.
+inline constexpr std::size_t kLongestReply = 4U << 20U;
+
 /// One <Contents> of a listing, keys decoded.
 struct ListedObject {
     std::string key;

@@ -394,9 +394,12 @@ PosixAttributes PosixBucket::shown(const Facts& facts, std::uint64_t inode, std:
     status.st_size = static_cast<off_t>(facts.size);
     status.st_blksize = 4096;
     status.st_blocks = static_cast<blkcnt_t>((facts.size + kBlock - 1) / kBlock);
-    status.st_atim = to_timespec(facts.metadata.atime_ns);
-    status.st_mtim = to_timespec(facts.metadata.mtime_ns);
-    status.st_ctim = to_timespec(facts.metadata.ctime_ns);
+    const auto time_of = [&facts](std::int64_t kept) {
+        return to_timespec(S_ISDIR(facts.metadata.mode) ? directory_time_ns(kept) : kept);
+    };
+    status.st_atim = time_of(facts.metadata.atime_ns);
+    status.st_mtim = time_of(facts.metadata.mtime_ns);
+    status.st_ctim = time_of(facts.metadata.ctime_ns);
     // The bytes of what was unlinked are in its draft alone.
     if (S_ISREG(facts.metadata.mode) && standing != BucketNode::Standing::unlinked)
         attributes.version = facts.version;

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "config/base/units.hpp"
+#include "fs/cli/say.hpp"
 
 namespace tierfs::stage {
 
@@ -107,7 +108,7 @@ void Reporter::event(const std::string& name, OrderedJson members) {
     if (!options_.json) return;
     OrderedJson json = {{"event", name}};
     json.update(members);
-    line(stdout, json.dump());
+    say_json(stdout, json.dump());
 }
 
 void Reporter::warning(const std::string& text) {
@@ -134,7 +135,7 @@ void Reporter::say(const std::string& text) {
 }
 
 void Reporter::line(std::FILE* to, const std::string& text) {
-    std::fprintf(to, "%s\n", text.c_str());  // one call: lines of several threads do not mix
+    say_line(to, text);  // one call: lines of several threads do not mix
     std::fflush(to);
 }
 

@@ -1,5 +1,6 @@
 """The NVMe tier: what was read once is there after a remount, a crash, a damaged or a full disk, and within its limit."""
 
+import json
 import os
 import pathlib
 import random
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import data, processes
+from harness import daemon, data, processes
 
 pytestmark = pytest.mark.release
 
@@ -279,6 +280,9 @@ def test_full_disk(origin, mount, xfs):
     available = os.statvfs(xfs.path).f_bavail * os.statvfs(xfs.path).f_frsize
     processes.check(["fallocate", "-l", str(available - (4 << 20)), xfs.path / "ballast"])
     m = mount(origin, {"nvme.path": str(xfs.path), "nvme.limit": "1G"})
+    assert "its file system has room for" in m.log.read_text(), "it is told at the mount"
+    report = json.loads(processes.check([daemon.BINARY, "doctor", "--json", "--seconds", "0.1", m.path], env=m.env).out)
+    assert "cache-room" in [one["id"] for one in report["host"]], report
     for _ in range(2):
         data.expect_files(m.path, files)
     assert m.status()["reads"]["errors"] == 0

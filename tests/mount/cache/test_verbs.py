@@ -2,7 +2,9 @@
 
 import json
 import os
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -149,3 +151,66 @@ def test_verify_finds_and_drops_damage(m, mount, nginx_bucket, cache):
         data.expect_same(data.read_cold(again.path / name), expected, name)
     assert sent(nginx_bucket) - before < (9 << 20) + 4 * SIZE
     assert again.status()["reads"]["checksum_errors"] == 0
+
+
+def test_warm_leaves_out_what_no_tier_can_hold(mount, origin):
+    with (origin / "sparse").open("wb") as file:
+        file.truncate(1 << 41)
+    (origin / "small").write_bytes(b"x" * 1000)
+    m = mount(origin, {"memory.limit": "96M"})
+    done = tierfs("warm", m.path / "sparse", "--wait")
+    assert done.returncode == 1 and "the tiers hold" in done.stderr, done
+    assert m.status()["origin"]["bytes_read"] == 0
+    assert tierfs("warm", m.path / "small", "--wait").returncode == 0
+
+
+def test_warm_of_what_is_not_there_begins_nothing(m):
+    done = tierfs("warm", m.path / "a", m.path / "none")
+    assert done.returncode == 1 and "none" in done.stderr and "nothing was begun" in done.stderr, done
+    assert "origin" in tier_of(m.path / "a/f0000.bin")
+
+
+@pytest.fixture
+def slow(mount, faulty):
+    """Files that take half a minute, one after the other."""
+    faulty.objects = {f"d/f{number:03}": data.content(number, 1000) for number in range(100)}
+
+    def fault(method, key, _number):
+        if method == "GET" and key.startswith("d/f"):
+            time.sleep(0.3)
+    faulty.fault = fault
+    return mount("s3://bucket", {**faulty.options, "origin.connections": "1", "origin.hedge": "0"}, env=faulty.env)
+
+
+def fetched(m):
+    return m.status()["origin"]["requests"]["get"]
+
+
+def test_ctrl_c_ends_the_job_of_who_waits(slow):
+    with subprocess.Popen([daemon.BINARY, "warm", slow.path / "d", "--wait"], stderr=subprocess.PIPE, text=True) as warm:
+        processes.wait_until(lambda: fetched(slow) > 1, what="files that are brought")
+        warm.send_signal(signal.SIGINT)
+        assert "stopped before the end" in warm.communicate(timeout=60 * processes.SLOWNESS)[1]
+        assert warm.returncode == 1
+    assert fetched(slow) < 90
+    before = fetched(slow)
+    time.sleep(1)
+    assert fetched(slow) == before
+
+
+def test_cancel_ends_jobs_that_nobody_waits_for(slow):
+    assert tierfs("warm", slow.path / "d").returncode == 0
+    processes.wait_until(lambda: fetched(slow) > 1, what="files that are brought")
+    done = tierfs("warm", "--cancel", slow.path)
+    assert done.returncode == 0 and done.stdout == "stopped 1 jobs\n", done
+    time.sleep(1)
+    before = fetched(slow)
+    time.sleep(1)
+    assert fetched(slow) == before < 90
+    assert tierfs("warm", "--cancel", slow.path).stdout == "stopped 0 jobs\n"
+
+
+def test_evict_names_a_reason_once(m):
+    assert tierfs("pin", m.path / "a", "--wait").returncode == 0
+    done = tierfs("evict", m.path / "a")
+    assert done.returncode == 1 and done.stderr.count("is pinned") == 1 and "more)" in done.stderr, done

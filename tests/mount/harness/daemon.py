@@ -36,7 +36,7 @@ def mountinfo(path):
     mount itself, which may hang."""
     wanted = os.path.abspath(os.fsdecode(path))
     found = None
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
         for line in lines:
             left, _, right = line.rstrip("\n").partition(" - ")
             fields, kinds = left.split(" "), right.split(" ")

@@ -29,7 +29,8 @@ def test_json_lines_of_supervisor_and_daemon(origin, mount):
     second = m.take_over()["pid"]
     m.umount()
     lines = [json.loads(line) for line in m.log.read_text().splitlines()]
-    assert all(set(line) == {"time", "level", "pid", "message"} for line in lines), lines
+    assert all(set(line) == {"time", "level", "pid", "message", "mountpoint", "source"} for line in lines), lines
+    assert {line["mountpoint"] for line in lines} == {str(m.path)} and {line["source"] for line in lines} == {str(origin)}
     assert {supervisor, first, second} <= {line["pid"] for line in lines}
     for line in lines:
         assert line["level"] in ("debug", "info", "warning", "error") and line["time"].endswith("Z")

@@ -26,7 +26,7 @@ STATUS = {
                "failures": int, "last_failure": str, "last_failure_age_s": NUMBER},
     "origin": {"requests": {"get": int, "head": int, "list": int, "put": int, "delete": int, "other": int},
                "bytes_read": int, "bytes_written": int, "retries": int, "throttled": int, "hedged": int, "hedges_won": int,
-               "errors": int},
+               "errors": int, "away_s": NUMBER, "away_why": str},
     "pack": (dict, type(None)),
     "tiers": [{"name": str, "limit_bytes": int, "used_bytes": int, "hits": int, "misses": int, "evicted_bytes": int,
                "written_bytes": int, "state": str}],
@@ -37,6 +37,7 @@ STATUS = {
                                "ordered": int, "sequential": int, "items": int, "bytes": int},
                   "fill": {"done_bytes": int, "total_bytes": int}}],
     "hidden_keys": [{"reason": str, "count": int}],
+    "configuration": {"metadata.ttl": str, "log.file": str, "origin.deadline": str},
 }
 
 
@@ -327,3 +328,18 @@ def test_failure_through_mount(mount, folder, mount_helper):
     finished = processes.run(["mount", "-t", "fuse.tierfs", folder / "absent", folder / "mnt", "-o", "ro"])
     assert finished.returncode != 0 and str(folder / "absent") in finished.err
     assert daemon.mountinfo(folder / "mnt") is None
+
+
+def test_umount_from_inside_does_not_count_itself(origin, mount):
+    m = mount(origin)
+    finished = processes.run([daemon.BINARY, "umount", "."], env=m.env, cwd=m.path)
+    assert finished.returncode == 0 and not m.mounted(), finished
+    m.expect_gone()
+
+
+def test_settings_of_a_running_mount(origin, mount):
+    m = mount(origin, {"metadata.ttl": "7 min", "prefetch.window": "8M"})
+    lines = processes.check([daemon.BINARY, "status", "--settings", m.path], env=m.env).out.splitlines()
+    assert "metadata.ttl: 7m" in lines and "prefetch.window: 8M" in lines and f"log.file: {m.log}" in lines, lines
+    told = json.loads(processes.check([daemon.BINARY, "status", "--settings", "--json", m.path], env=m.env).out)
+    assert told["metadata.ttl"] == "7m" and told["origin.deadline"] == "30s", told

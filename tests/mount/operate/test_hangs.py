@@ -81,7 +81,7 @@ def all_at_once(acts):
     return results
 
 
-LONGEST = 2 * DEADLINE + 4  # a read that fails as readahead is tried once more by the kernel
+LONGEST = DEADLINE + 4  # a read that fails as readahead is sent once more by the kernel, and fails at once
 
 
 @pytest.mark.tsan

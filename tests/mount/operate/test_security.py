@@ -10,6 +10,8 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import urllib.parse
 from pathlib import Path
 
@@ -304,3 +306,72 @@ def test_a_size_that_was_a_lie_is_found_out(mount, faulty):
         except OSError:
             return False
     processes.wait_until(whole, what="the file as it is")
+
+
+@pytest.mark.test_points
+@pytest.mark.parametrize("part", ["parent", "itself"])
+def test_mount_point_that_becomes_a_link_is_not_mounted_on(mount, origin, folder, part):
+    """Whoever owns the directory around a mount point must not choose what root covers, or uncovers."""
+    (folder / "theirs").mkdir()
+    (folder / "elsewhere/mnt").mkdir(parents=True)
+    (folder / "theirs/mnt").mkdir()
+    m = mount.prepare(origin, mountpoint=folder / "theirs/mnt", env={"TIERFS_TEST_FAULTS": "fuse.device:1:delay=3000"})
+    starting = threading.Thread(target=lambda: outcomes.append(m.attempt()))
+    outcomes = []
+    starting.start()
+    time.sleep(1)
+    if part == "parent":
+        (folder / "theirs").rename(folder / "old")
+        (folder / "theirs").symlink_to(folder / "elsewhere")
+    else:
+        (folder / "theirs/mnt").rmdir()
+        (folder / "theirs/mnt").symlink_to(folder / "elsewhere/mnt")
+    starting.join()
+    assert outcomes[0].returncode == 1, outcomes
+    # Nor for a moment: else the mount would be missed in its place, and taken away again.
+    assert part == "itself" or "has become a symbolic link" in outcomes[0].err, outcomes
+    assert daemon.mountinfo(folder / "elsewhere/mnt") is None
+    assert not m.processes()
+
+
+def test_mount_that_was_moved_under_a_link_is_not_unmounted_in_its_stead(mount, origin, folder):
+    """Where the path of a mount leads elsewhere by now, another mount lies there."""
+    for name in ("theirs", "elsewhere"):
+        (folder / name / "mnt").mkdir(parents=True)
+    first = mount.prepare(origin, mountpoint=folder / "theirs/mnt").start()
+    second = mount.prepare(origin, mountpoint=folder / "elsewhere/mnt").start()
+    (folder / "theirs").rename(folder / "old")
+    (folder / "theirs").symlink_to(folder / "elsewhere")
+    first.terminate()
+    processes.wait_until(lambda: not first.processes(), what="the daemon ends")
+    assert second.mounted()
+    (folder / "theirs").unlink()
+    (folder / "old").rename(folder / "theirs")
+    if first.mounted():
+        processes.check(["umount", "-l", first.path])
+
+
+def test_wide_listings_take_bounded_memory(mount, faulty):
+    """Dozens of readers list what a hostile server says: pages as long as it pleases, of tags that cost much more than their bytes."""
+    page = b"<ListBucketResult><IsTruncated>false</IsTruncated>" + b"<a/>" * 4_000_000 + b"</ListBucketResult>"
+    faulty.objects = {f"d{number}/f": b"x" for number in range(32)}
+    m = mount("s3://bucket", {**faulty.options, "memory.limit": "96M", "metadata.ttl": "1h", "origin.deadline": "20s"}, env=faulty.env)
+    os.listdir(m.path)
+    before = processes.memory_of(m.status()["pid"])
+    faulty.list = lambda request, bucket, query: request.answer(200, page, {"Content-Type": "application/xml"})
+    outcomes = []
+
+    def read(number):
+        try:
+            os.listdir(m.path / f"d{number}")
+        except OSError as error:
+            outcomes.append(error.errno)
+    readers = [threading.Thread(target=read, args=(number,)) for number in range(32)]
+    for reader in readers:
+        reader.start()
+    most = 0
+    while any(reader.is_alive() for reader in readers):
+        most = max(most, processes.memory_of(m.status()["pid"]))
+        time.sleep(0.05)
+    assert len(outcomes) == 32 and set(outcomes) <= {errno.EIO, errno.ETIMEDOUT, errno.E2BIG, errno.EFBIG}, outcomes
+    assert (most - before) / 2**20 < 100 * processes.SLOWNESS, "2 GB before there was a bound"

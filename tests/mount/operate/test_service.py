@@ -1,6 +1,7 @@
 """A mount in the foreground tells the service manager that started it how far it is (sd_notify(3))."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -38,5 +39,26 @@ def test_a_manager_that_is_not_there_changes_nothing(origin, mount, name):
     with subprocess.Popen([*m.command(), "-f"], env=m.env) as process:
         processes.wait_until(m.mounted, what="mounted")
         m.device = daemon.mountinfo(m.path)["device"]
+        m.umount()
+        assert process.wait(daemon.STOP_LIMIT * processes.SLOWNESS) == 0
+
+
+@pytest.mark.parametrize("with_settings", [True, False])
+def test_the_unit_starts_with_settings_and_without(origin, mount, folder, with_settings):
+    """/etc/tierfs/NAME.yaml may be missing."""
+    unit = (daemon.REPOSITORY / "packaging/deb/tierfs@.service").read_text()
+    line = re.search(r"^ExecStart=(.*)$", unit, re.M)[1]
+    settings = folder / "name.yaml"
+    line = line.replace("/usr/bin/tierfs", str(daemon.BINARY)).replace("/etc/tierfs/%i.yaml", str(settings)).replace("$$", "$")
+    if with_settings:
+        settings.write_text("origin.connections: 7\n")
+    m = mount.prepare(origin)
+    m.path.mkdir()
+    words = [quoted or plain for quoted, plain in re.findall(r"'([^']*)'|(\S+)", line)]
+    with subprocess.Popen(words, env={**m.env, "SOURCE": m.source, "MOUNTPOINT": str(m.path)}) as process:
+        processes.wait_until(lambda: m.mounted() and processes.run([daemon.BINARY, "status", m.path], env=m.env).returncode == 0,
+                             what="it serves")
+        m.device = daemon.mountinfo(m.path)["device"]
+        assert (m.status()["configuration"]["origin.connections"] == "7") == with_settings
         m.umount()
         assert process.wait(daemon.STOP_LIMIT * processes.SLOWNESS) == 0

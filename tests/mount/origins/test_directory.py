@@ -349,3 +349,21 @@ def test_many_readers_at_once(origin, mount):
     seen = processes.check(["bash", "-c", script], timeout=60, suspects=m.processes).out.split()
     assert seen == [str(total)] * 8
     data.expect_files(m.path, files)
+
+
+@pytest.mark.parametrize("first", ["ls", "stat"])
+def test_names_of_one_file_have_one_inode_number(origin, mount, first):
+    """du, tar and rsync -H go by it."""
+    data.write(origin / "a", bytes(100_000))
+    (origin / "d").mkdir()
+    os.link(origin / "a", origin / "d/b")
+    data.write(origin / "single", b"x")
+    m = mount(origin)
+    if first == "ls":
+        os.listdir(m.path)
+        os.listdir(m.path / "d")
+    one, other, single = (os.stat(m.path / name) for name in ("a", "d/b", "single"))
+    assert one.st_ino == other.st_ino != single.st_ino and one.st_nlink == other.st_nlink == 2
+    assert {entry.name: entry.inode() for entry in os.scandir(m.path)}["a"] == one.st_ino
+    used = processes.check(["du", "-s", "-B1", m.path]).out.split()[0]
+    assert int(used) < 2 * 100_000, "it is counted once"

@@ -3,6 +3,7 @@
 import os
 import stat
 import subprocess
+import time
 
 import pytest
 
@@ -84,3 +85,14 @@ def test_a_bucket_that_is_asked_for_all(rgw_bucket, show):
     m = show(**{"s3.metadata": "always"})
     found = seen(m.path)
     assert found["data/file"][1:3] == (0o640, 7) and found["data/other"][1] == 0o444
+
+
+@pytest.mark.parametrize("options", [{}, {"rw": None}], ids=["ro", "rw"])
+def test_directories_that_are_keys_alone_have_the_time_of_the_mount(rgw_bucket, show, options):
+    rgw_bucket.put("folder/below/file", b"x")
+    began = time.time()
+    m = show(**options)
+    for path in (m.path, m.path / "folder", m.path / "folder/below"):
+        status = os.stat(path)
+        assert began - 1 <= status.st_mtime <= time.time() and began - 1 <= status.st_ctime <= time.time(), path
+    assert os.stat(m.path / "folder").st_mtime == os.stat(m.path / "folder").st_mtime

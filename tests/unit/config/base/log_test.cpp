@@ -103,6 +103,9 @@ TEST(ConfigLogForm, JsonLinesAreValidForAnyBytes) {
     EXPECT_EQ(line("a \"b\" \\ \n\x01"),
               R"({"time":"2000-02-29T00:00:00.000042Z","level":"warning","pid":77,)"
               R"("message":"a \"b\" \\ \n\u0001"})");
+    EXPECT_EQ(log::json_line({}, log::Level::error, 1, "m", {"/mnt", "s3://b"}, {"a/b", EIO}),
+              R"({"time":"1970-01-01T00:00:00.000000Z","level":"error","pid":1,"message":"m",)"
+              R"("mountpoint":"/mnt","source":"s3://b","path":"a/b","errno":"EIO"})");
     const auto message = [&](std::string_view text) {
         const auto whole = line(text);
         const auto begin = whole.find("message\":\"") + 10;

@@ -80,5 +80,20 @@ TEST_F(CacheDirectory, ScratchIsRemovedAndWhatIsLeftOverIsSwept) {
     EXPECT_TRUE(fs::exists(scratch_base / "other"));
 }
 
+/// Anybody may have made it before.
+TEST_F(CacheDirectory, AFolderInTmpIsThisUsersAlone) {
+    const fs::path shared = "/tmp/tierfs-test-" + std::to_string(::getpid());
+    fs::create_directories(base_ / "theirs");
+    fs::create_directory_symlink(base_ / "theirs", shared);
+    EXPECT_FALSE(ScratchDirectory::make(shared)) << "a link";
+    EXPECT_TRUE(fs::is_empty(base_ / "theirs"));
+    fs::remove(shared);
+    fs::create_directory(shared);
+    fs::permissions(shared, fs::perms::all);
+    EXPECT_TRUE(ScratchDirectory::make(shared));
+    EXPECT_EQ(fs::status(shared).permissions(), fs::perms::owner_all);
+    fs::remove_all(shared);
+}
+
 }  // namespace cache_directory_test
 }  // namespace tierfs

@@ -89,6 +89,11 @@ class FakeOrigin final : public Origin {
         MutexLock lock(mutex_);
         fail_second_pages_ = fail;
     }
+    /// It is known not to answer, for that reason; empty: it does.
+    void set_away(const std::string& why) {
+        MutexLock lock(mutex_);
+        away_ = why;
+    }
     /// Requests wait until `release`.
     void hold() {
         MutexLock lock(mutex_);
@@ -173,7 +178,12 @@ class FakeOrigin final : public Origin {
     }
 
     void read(OriginRead request) override { request.done(fail(EIO, "fake: no data")); }
-    [[nodiscard]] OriginStats stats() const override { return {}; }
+    [[nodiscard]] OriginStats stats() const override {
+        MutexLock lock(mutex_);
+        OriginStats stats;
+        stats.reach.why = away_;
+        return stats;
+    }
 
     void stop() override {
         MutexLock lock(mutex_);
@@ -207,7 +217,8 @@ class FakeOrigin final : public Origin {
     }
 
     const std::uint64_t worth_;
-    Mutex mutex_;
+    mutable Mutex mutex_;
+    std::string away_ TIERFS_GUARDED_BY(mutex_);
     std::condition_variable changed_;
     std::map<std::string, Attributes> entries_ TIERFS_GUARDED_BY(mutex_);
     std::map<std::string, std::string> links_ TIERFS_GUARDED_BY(mutex_);

@@ -67,6 +67,7 @@ class NamesFixture : public testing::Test {
         index_ = std::move(*index);
         NamespaceOptions options;
         options.ttl = ttl;
+        options.serves_stale = serves_stale_;
         options.memory = memory;
         options.now = [this] { return now_.load(); };
         options.workers = workers_;
@@ -148,6 +149,7 @@ class NamesFixture : public testing::Test {
     std::atomic<std::int64_t> now_{1'700'000'000'000'000'000};
     std::atomic<std::int64_t> waited_{0};  ///< what the time in queues is measured with
     unsigned workers_ = 8;
+    bool serves_stale_ = false;       ///< of `open`
     std::vector<DatasetRule> rules_;  ///< of `open`
     RecordingSink sink_;
     std::unique_ptr<FakeOrigin> origin_;

@@ -1,7 +1,10 @@
 #include "fs/observe/metrics.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -103,6 +106,36 @@ TEST(HttpResponder, AnswersGetOfMetricsAndNothingElse) {
     for (const char* bad : {"\r\n\r\n", "GET\r\n\r\n", "GET /metrics\r\n\r\n", "GET /metrics SPDY/1\r\n\r\n"})
         EXPECT_EQ(status(bad), "400") << bad;
     EXPECT_EQ(made, 3);
+}
+
+TEST(HttpResponder, SlowClientsDoNotHoldUpOthers) {
+    const auto path = std::filesystem::temp_directory_path() / ("metrics-slow-" + std::to_string(::getpid()));
+    const auto responder = HttpResponder::open({path.string(), "", 0}, [] { return std::string("a 1\n"); });
+    ASSERT_TRUE(responder) << responder.error().message;
+    const auto connected = [&path] {
+        FileDescriptor client(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        sockaddr_un address{};
+        address.sun_family = AF_UNIX;
+        path.string().copy(address.sun_path, sizeof(address.sun_path) - 1);
+        EXPECT_EQ(::connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+        return client;
+    };
+    std::vector<FileDescriptor> slow;
+    for (std::size_t i = 0; i < HttpResponder::kMostClients + 5; ++i) {
+        slow.push_back(connected());
+        EXPECT_EQ(::send(slow.back().get(), "GET /", 5, MSG_NOSIGNAL), 5);
+    }
+    const auto began = std::chrono::steady_clock::now();
+    const auto client = connected();
+    const std::string_view request = "GET /metrics HTTP/1.1\r\n\r\n";
+    EXPECT_EQ(::send(client.get(), request.data(), request.size(), 0), std::ssize(request));
+    std::string answer;
+    std::array<char, 512> piece{};
+    for (ssize_t got = 0; (got = ::recv(client.get(), piece.data(), piece.size(), 0)) > 0;)
+        answer.append(piece.data(), static_cast<std::size_t>(got));
+    EXPECT_TRUE(answer.ends_with("a 1\n")) << answer;
+    EXPECT_LT(std::chrono::steady_clock::now() - began, HttpResponder::kPatience)
+        << "one after the other they would have taken a minute";
 }
 
 TEST(HttpResponder, SaysWhoHasThePort) {

@@ -175,6 +175,54 @@ TEST(Rules, AMountThatHardlyAnybodyWaitsForIsLeftAlone) {
     EXPECT_NE(doctor_text(Facts{}).find("Nobody read"), std::string::npos);
 }
 
+TEST(Rules, AnOriginThatDoesNotAnswerIsToldThoughNobodyHasWaitedToTheEnd) {
+    Facts facts;
+    facts.seconds = 1;
+    facts.interval.origin_away_why = "connection refused";
+    facts.interval.origin_away_s = 7;
+    facts.interval.under_way = 3;
+    facts.interval.oldest_s = 6;
+    EXPECT_EQ(ids(find_causes(facts)), std::vector<std::string>{"origin-unreachable"});
+    const auto said = doctor_text(facts);
+    EXPECT_NE(said.find("connection refused"), std::string::npos);
+    EXPECT_NE(said.find("3 requests wait for an answer"), std::string::npos) << said;
+    EXPECT_EQ(said.find("Nobody read"), std::string::npos);
+    auto busy = reading();
+    busy.interval.origin_away_why = "connection refused";
+    EXPECT_EQ(first(busy), "origin-unreachable");
+}
+
+TEST(Rules, ACacheWithLessRoomThanItMayTake) {
+    Facts facts;
+    facts.seconds = 1;
+    Host::Device device;
+    device.path = "/cache";
+    device.room = {"/cache", 0, 0, 10 << 20, true, true};
+    device.mountpoint = "/";
+    facts.host.devices = {device};
+    facts.interval.devices.push_back({"/cache", "normal", "", 100 << 20, 5 << 20});
+    const auto has = [&facts](const std::string& id) {
+        const auto found = ids(check_host(facts));
+        return std::find(found.begin(), found.end(), id) != found.end();
+    };
+    EXPECT_TRUE(has("cache-room"));
+    EXPECT_TRUE(has("cache-on-root"));
+    facts.interval.devices[0].limit = 15 << 20;
+    EXPECT_FALSE(has("cache-room"));
+    facts.host.devices[0].room.is_known = false;
+    facts.interval.devices[0].limit = 100 << 20;
+    EXPECT_FALSE(has("cache-room")) << "nobody knows";
+}
+
+TEST(Rules, CacheRemarksAtTheMount) {
+    const CacheRoom roomy{"/c", 100, 50, 1000, true, true}, tight{"/d", 100, 50, 20, true, false};
+    EXPECT_TRUE(remarks_about(std::vector<CacheRoom>{roomy}, 0).empty());
+    ASSERT_EQ(remarks_about({roomy, tight}, 0).size(), 1U);
+    EXPECT_EQ(remarks_about({roomy, tight}, 300).size(), 2U) << "pins of more than the tier holds";
+    EXPECT_EQ(remarks_about({CacheRoom{"/c", 600, 50, 1000, true, true}}, 0).size(), 1U)
+        << "it could fill the root";
+}
+
 TEST(Rules, OfNothingComesNothing) {
     Facts facts;
     facts.seconds = 0.1;
@@ -188,8 +236,8 @@ TEST(Rules, Host) {
     facts.host.read_ahead_kib = 16;
     facts.host.open_files = 1024;
     facts.host.kernel_minor = 8;
-    facts.host.devices = {{"/nvme0", "mq-deadline", false, {}, {}, {}, {}, {}, 0},
-                          {"/disk", "bfq", true, {}, {}, {}, {}, {}, 0}};
+    facts.host.devices = {{"/nvme0", "mq-deadline", false, {}, {}, {}, {}, {}, {}, 0},
+                          {"/disk", "bfq", true, {}, {}, {}, {}, {}, {}, 0}};
     facts.interval.source_type = "nfs4";
     facts.interval.source_advice = {"nconnect=8: one connection seldom fills a fast network"};
     EXPECT_EQ(ids(check_host(facts)), (std::vector<std::string>{"read-ahead", "scheduler", "rotating-disk",
@@ -197,7 +245,7 @@ TEST(Rules, Host) {
     facts.host.read_ahead_kib = 512;
     facts.host.open_files = 1 << 20;
     facts.host.kernel_minor = 9;
-    facts.host.devices = {{"/nvme0", "none", false, {}, {}, {}, {}, {}, 0}};
+    facts.host.devices = {{"/nvme0", "none", false, {}, {}, {}, {}, {}, {}, 0}};
     facts.interval.source_advice = {};
     EXPECT_EQ(ids(check_host(facts)), std::vector<std::string>{});
 }

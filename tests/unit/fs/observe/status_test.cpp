@@ -33,6 +33,7 @@ StatusInputs inputs() {
     in.messages = {{"READ", 7}};
     in.memory_limit = 1 << 20;
     in.memory_peak = 4096;
+    in.configuration = {{"metadata.ttl", "60s"}};
     in.store.datasets.emplace_back();
     in.store.datasets[0].current = "epoch";
     in.store.datasets[0].reason = "of 128 visits";
@@ -56,7 +57,7 @@ TEST(Status, HasEveryPromisedMember) {
                  "failures": 0, "last_failure": "", "last_failure_age_s": 0.0},
       "origin": {"requests": {"get": 0, "head": 0, "list": 0, "put": 0, "delete": 0, "other": 0},
                  "bytes_read": 0, "bytes_written": 0, "retries": 0, "throttled": 0, "hedged": 0,
-                 "hedges_won": 0, "errors": 0},
+                 "hedges_won": 0, "errors": 0, "away_s": 0.5, "away_why": ""},
       "tiers": [{"name": "ram", "limit_bytes": 0, "used_bytes": 0, "hits": 0, "misses": 0, "evicted_bytes": 0,
                  "written_bytes": 0, "state": "normal"},
                 {"name": "nvme", "limit_bytes": 0, "used_bytes": 0, "hits": 0, "misses": 0,
@@ -68,7 +69,7 @@ TEST(Status, HasEveryPromisedMember) {
                     "bytes": 0, "decided_s": 0, "renewals": 0, "evidence": {"visits": 0, "new": 0, "repeats": 0,
                     "short_gaps": 0, "compared": 0, "ordered": 0, "sequential": 0, "items": 0, "bytes": 0},
                     "fill": {"done_bytes": 0, "total_bytes": 0}}],
-      "hidden_keys": [{"reason": "", "count": 0}]})");
+      "hidden_keys": [{"reason": "", "count": 0}], "configuration": {"metadata.ttl": ""}})");
     const auto status = status_json(inputs());
     const auto flat = status.flatten();
     const auto wanted = promised.flatten();

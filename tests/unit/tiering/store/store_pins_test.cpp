@@ -25,10 +25,13 @@ Scene scene(bool nvme = true) {
 Result<Store::Warmed> pin(Harness& h, const std::shared_ptr<const ObjectRef>& object) {
     std::atomic<bool> answered{false};
     Result<Store::Warmed> result;
-    h.store->pin(object, [&](Result<Store::Warmed> answer) {
-        result = std::move(answer);
-        answered = true;
-    });
+    h.store->pin(
+        object,
+        [&](Result<Store::Warmed> answer) {
+            result = std::move(answer);
+            answered = true;
+        },
+        [] { return false; });
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!answered && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
     EXPECT_TRUE(answered);

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "tests/unit/tiering/store/harness.hpp"
+#include "tiering/fetch/recent_failures.hpp"
 
 namespace tierfs {
 namespace store_test {
@@ -135,6 +138,43 @@ TEST(Store, AnErrorReachesEveryReaderAndPoisonsNothing) {
     const auto third = h.start(object, 0, 5000);
     h.origin.complete();
     Harness::expect_bytes(*third, *object, 0, 5000);
+}
+
+/// The kernel sends a read that failed as readahead again.
+TEST(Store, WhatFailedAfterALongWaitFailsAtOnceForAMoment) {
+    Harness h(manual());
+    const auto object = fake::object("a", 5000), other = fake::object("b", 5000);
+    const auto first = h.start(object, 0, 5000);
+    std::this_thread::sleep_for(RecentFailures::kLong);
+    h.origin.complete(ETIMEDOUT);
+    EXPECT_EQ(first->wait().error().code, ETIMEDOUT);
+    const auto second = h.start(object, 0, 4096);
+    EXPECT_EQ(h.origin.waiting(), 0U);
+    EXPECT_EQ(second->wait().error().code, ETIMEDOUT);
+    const auto neighbour = h.start(other, 0, 5000);
+    h.origin.complete();
+    Harness::expect_bytes(*neighbour, *other, 0, 5000);
+    std::this_thread::sleep_for(RecentFailures::kMoment);
+    const auto third = h.start(object, 0, 5000);
+    h.origin.complete();
+    Harness::expect_bytes(*third, *object, 0, 5000);
+}
+
+TEST(Store, ReadersOfReadaheadThatFailsLateWaitOnce) {
+    Harness h(manual());
+    const auto object = fake::object("big", 64 * kMiB);
+    const auto first = h.start(object, 0, kMiB);
+    h.origin.complete();
+    Harness::expect_bytes(*first, *object, 0, kMiB);
+    const auto second = h.start(object, kMiB, kMiB);
+    h.origin.complete();
+    Harness::expect_bytes(*second, *object, kMiB, kMiB);
+    ASSERT_GE(h.origin.waiting(), 1U);
+    const auto joined = h.start(object, h.origin.seen().back().offset, 4096);
+    std::this_thread::sleep_for(RecentFailures::kLong);
+    h.origin.complete_all(ETIMEDOUT);
+    EXPECT_EQ(joined->wait().error().code, ETIMEDOUT);
+    EXPECT_EQ(h.origin.waiting(), 0U);
 }
 
 TEST(Store, OneFailedPieceFailsTheReadOnceAfterAllPiecesAreBack) {

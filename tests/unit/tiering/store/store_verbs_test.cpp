@@ -14,10 +14,13 @@ using fake::Scene;
 Result<Store::Warmed> warm(Harness& h, const std::shared_ptr<const ObjectRef>& object) {
     std::atomic<bool> answered{false};
     Result<Store::Warmed> result;
-    h.store->warm(object, [&](Result<Store::Warmed> answer) {
-        result = std::move(answer);
-        answered = true;
-    });
+    h.store->warm(
+        object,
+        [&](Result<Store::Warmed> answer) {
+            result = std::move(answer);
+            answered = true;
+        },
+        [] { return false; });
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!answered && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
     EXPECT_TRUE(answered);
@@ -59,8 +62,9 @@ TEST(StoreVerbs, WarmSaysWhatStandsInTheWay) {
     archived->archived = true;
     EXPECT_EQ(warm(h, archived).error().code, EACCES);
     Result<Store::Warmed> result;
-    h.store->warm(fake::object("gone", 100),
-                  [&](Result<Store::Warmed> answer) { result = std::move(answer); });
+    h.store->warm(
+        fake::object("gone", 100), [&](Result<Store::Warmed> answer) { result = std::move(answer); },
+        [] { return false; });
     h.origin.complete(ENOENT);
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().code, ENOENT);

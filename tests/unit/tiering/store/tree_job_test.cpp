@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <set>
 #include <thread>
 
@@ -37,7 +38,8 @@ class TreeJobTest : public ::testing::Test {
                             {"a/deep", many}};
     }
     TreeJob::Action noting() {
-        return [this](const std::shared_ptr<const ObjectRef>& object, const TreeJob::Answer& answer) {
+        return [this](const std::shared_ptr<const ObjectRef>& object, const TreeJob::Answer& answer,
+                      const auto& /*stopped*/) {
             seen_.insert(object->path);  // on the job's thread; looked at when that has ended
             if (object->path == "a/x") return answer(fail(EIO, "is broken"));
             answer(TreeJob::Done{object->size, object->path == "top"});
@@ -78,9 +80,8 @@ TEST_F(TreeJobTest, NamesPathsThatAreNotThere) {
 TEST_F(TreeJobTest, RunsUntilAllHaveAnswered) {
     std::vector<TreeJob::Answer> answers;
     auto job = std::make_unique<TreeJob>(
-        origin_, [&](const std::shared_ptr<const ObjectRef>&, TreeJob::Answer answer) {
-            answers.push_back(std::move(answer));
-        });
+        origin_, [&](const std::shared_ptr<const ObjectRef>&, TreeJob::Answer answer,
+                     const auto& /*stopped*/) { answers.push_back(std::move(answer)); });
     EXPECT_TRUE(job->add(""));
     job->seal();
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -95,9 +96,8 @@ TEST_F(TreeJobTest, RunsUntilAllHaveAnswered) {
 TEST_F(TreeJobTest, AnswersMayComeWhenItIsGone) {
     TreeJob::Answer last;
     {
-        TreeJob job(origin_, [&](const std::shared_ptr<const ObjectRef>&, TreeJob::Answer answer) {
-            last = std::move(answer);
-        });
+        TreeJob job(origin_, [&](const std::shared_ptr<const ObjectRef>&, TreeJob::Answer answer,
+                                 const auto& /*stopped*/) { last = std::move(answer); });
         EXPECT_TRUE(job.add("a/deep"));
     }
     if (last) last(TreeJob::Done{});
@@ -105,7 +105,8 @@ TEST_F(TreeJobTest, AnswersMayComeWhenItIsGone) {
 
 TEST_F(TreeJobTest, WhatWaitsIsBounded) {
     std::atomic<bool> go{false};
-    TreeJob job(origin_, [&](const std::shared_ptr<const ObjectRef>&, const TreeJob::Answer& answer) {
+    TreeJob job(origin_, [&](const std::shared_ptr<const ObjectRef>&, const TreeJob::Answer& answer,
+                             const auto& /*stopped*/) {
         while (!go) std::this_thread::yield();
         answer(TreeJob::Done{});
     });
@@ -187,6 +188,48 @@ TEST_F(TreeJobTest, APathThatIsDoneWithIsNotWalked) {
     EXPECT_EQ(seen_.size(), 27U);
     EXPECT_EQ(progress.files, 28U);
     EXPECT_EQ(progress.failed, 2U) << "the broken file, and the bad path";
+}
+
+TEST_F(TreeJobTest, EndsBeforeMoreThanThereIsRoomFor) {
+    TreeJob::Steps steps;
+    steps.most_bytes = 30;
+    TreeJob job(origin_, noting(), std::move(steps));
+    EXPECT_TRUE(job.add(""));
+    job.seal();
+    const auto progress = wait(job);
+    EXPECT_LE(progress.found_bytes, 30U);
+    EXPECT_LT(seen_.size(), 5U);
+    ASSERT_FALSE(progress.failures.empty());
+    EXPECT_NE(progress.failures.back().message.find("30"), std::string::npos)
+        << progress.failures.back().message;
+}
+
+TEST_F(TreeJobTest, LeavesOutAFileThatNoTierCanHold) {
+    TreeJob::Steps steps;
+    steps.most_bytes = 6;
+    TreeJob job(origin_, noting(), std::move(steps));
+    EXPECT_TRUE(job.add(""));
+    job.seal();
+    const auto progress = wait(job);
+    EXPECT_EQ(seen_, (std::set<std::string>{"top"})) << "of five bytes";
+    EXPECT_EQ(progress.failed, 26U);
+}
+
+TEST_F(TreeJobTest, StopsAnActionThatTakesLong) {
+    std::atomic<bool> began = false;
+    TreeJob job(origin_, [&](const std::shared_ptr<const ObjectRef>&, const TreeJob::Answer& answer,
+                             const auto& stopped) {
+        began = true;
+        while (!stopped()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        answer(fail(ECANCELED, "was stopped"));
+    });
+    EXPECT_TRUE(job.add(""));
+    job.seal();
+    for (int i = 0; i < 10000 && !began; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(began);
+    EXPECT_TRUE(job.progress().running);
+    job.stop();
+    EXPECT_FALSE(wait(job).running);
 }
 
 }  // namespace tree_job_test

@@ -49,6 +49,20 @@ TEST(S3Verdict, FollowsTheBucketsRegion) {
                 HasSubstr("the bucket is at e"));
 }
 
+TEST(S3Verdict, AWeakenedETagSaysWhatItIs) {
+    Expectation reading;
+    reading.size = 10;
+    reading.version = "\"abc\"";
+    auto response = reply(206, "", {{"etag", "W/\"abc\""}, {"content-range", "bytes 0-9/10"}});
+    response.received = 10;
+    const auto judgement = judge(response, reading, amazon(), "GET x");
+    EXPECT_EQ(judgement.verdict, Verdict::final_error);
+    EXPECT_EQ(judgement.error.code, EIO);
+    EXPECT_THAT(judgement.error.message, HasSubstr("changes bodies"));
+    response.headers[0].second = "W/\"other\"";
+    EXPECT_EQ(judge(response, reading, amazon(), "GET x").error.code, ESTALE);
+}
+
 // Copies and completed uploads: 200 comes before the server knows how they end.
 TEST(S3Verdict, AnErrorInAGoodReplyToAWriteIsThatError) {
     const auto judged = [](const std::string& code) {
