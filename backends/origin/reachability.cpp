@@ -15,8 +15,7 @@ void Reachability::failed(const std::string& why, Failure failure) {
     if (is_told_ || (last_told_ != Clock::time_point::min() && now - last_told_ < kQuiet)) return;
     is_told_ = true;
     last_told_ = now;
-    log::warning("the origin does not answer: " + why +
-                 "; readers wait until origin.deadline, then get an error");
+    log::warning("the origin does not answer: " + why + "; what is not cached waits for it");
 }
 
 void Reachability::recover() {

@@ -33,19 +33,6 @@ TreeJob::Action evicting(Store& store) {
     };
 }
 
-TreeJob::Action pinning(Store& store) {
-    return [&store](const std::shared_ptr<const ObjectRef>& object, TreeJob::Answer answer,
-                    const std::function<bool()>& stopped) {
-        store.pin(
-            object,
-            [answer = std::move(answer)](const Result<Store::Warmed>& pinned) {
-                if (!pinned) return answer(fail(pinned.error()));
-                answer(TreeJob::Done{pinned->brought, pinned->unchanged});
-            },
-            stopped);
-    };
-}
-
 /// All paths are counted, checked against the limit and written down before anything is brought.
 TreeJob::Steps pin_steps(Store& store, Pins& pins) {
     TreeJob::Steps steps;

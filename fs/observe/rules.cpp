@@ -252,7 +252,7 @@ Found unreachable(const View& v) {
             std::to_string(v.s.under_way) + " requests wait, the oldest for " +
             latency_text(v.s.oldest_s * 1e6),
         {"see whether the server runs and the network leads there (curl, showmount, ls of the source)",
-         "what is cached is read meanwhile; other readers get an error after origin.deadline"}};
+         "what is cached is read meanwhile; others wait until origin.deadline (nfs.mode=hard: until it is back)"}};
 }
 
 /// The cause is told for a while after it was met: nobody may try again while doctor looks.

@@ -14,7 +14,9 @@ TreeJob::Action claiming(Store& store) {
     };
 }
 
-TreeJob::Action bringing(Store& store) {
+}  // namespace
+
+TreeJob::Action pinning(Store& store) {
     return [&store](const std::shared_ptr<const ObjectRef>& object, TreeJob::Answer answer,
                     const std::function<bool()>& stopped) {
         store.pin(
@@ -26,8 +28,6 @@ TreeJob::Action bringing(Store& store) {
             stopped);
     };
 }
-
-}  // namespace
 
 void PinKeeper::tick(Clock::time_point now) {
     if (phase_ == Phase::idle) {
@@ -65,7 +65,7 @@ void PinKeeper::start_job(Phase phase) {
     paths_ = pins_.paths();
     next_ = 0;
     job_.reset();
-    job_ = std::make_unique<TreeJob>(origin_, phase == Phase::claiming ? claiming(store_) : bringing(store_));
+    job_ = std::make_unique<TreeJob>(origin_, phase == Phase::claiming ? claiming(store_) : pinning(store_));
     feed();
 }
 

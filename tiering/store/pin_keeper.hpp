@@ -14,6 +14,9 @@
 
 namespace tierfs {
 
+/// Brings each file to where it stays (Store::pin). `store` must outlive it.
+TreeJob::Action pinning(Store& store);
+
 /// Rounds (Store::begin_pin_round): lists what is pinned, claims what the tiers hold of it, lets the rest go,
 /// and then brings what is missing. Objects that changed at the origin are found that way: the new version is
 /// brought, the old one let go. While the origin cannot list a path the round is not ended, so that nothing

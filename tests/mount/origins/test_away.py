@@ -99,10 +99,12 @@ def test_what_is_known_goes_on(mount, source, cache):
     m = show(mount, source, cache)
     read_all(m)
     processes.wait_until(lambda: m.tier("nvme")["used_bytes"] > 0, what="bytes on NVMe")
+    blocks = os.statvfs(m.path).f_blocks
     with outage(m, source):
         for _ in range(4):
             began = time.monotonic()
             read_all(m)
+            assert os.statvfs(m.path).f_blocks == blocks, "the last that was known"
             assert time.monotonic() - began < DEADLINE * processes.SLOWNESS, "nobody waits for the source"
             time.sleep(TTL)
         with pytest.raises(FileNotFoundError):  # by the listing

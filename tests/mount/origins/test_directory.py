@@ -367,3 +367,11 @@ def test_names_of_one_file_have_one_inode_number(origin, mount, first):
     assert {entry.name: entry.inode() for entry in os.scandir(m.path)}["a"] == one.st_ino
     used = processes.check(["du", "-s", "-B1", m.path]).out.split()[0]
     assert int(used) < 2 * 100_000, "it is counted once"
+
+
+def test_df_shows_the_file_system_of_the_directory(mount, folder, xfs):
+    data.write(xfs.path / "file", bytes(50 << 20))
+    m = mount(xfs.path)
+    one, other = os.statvfs(m.path), os.statvfs(xfs.path)
+    assert one.f_blocks * one.f_frsize == other.f_blocks * other.f_frsize
+    assert abs(one.f_bavail * one.f_frsize - other.f_bavail * other.f_frsize) < 1 << 20
