@@ -17,15 +17,15 @@ namespace {
 
 constexpr const char* kUsage =
     "Usage: tierfs SOURCE MOUNTPOINT [-o KEY=VALUE,...] [-f]\n"
-    "       tierfs status [PATH] [--json]\n"
+    "       tierfs status [PATH] [--settings] [--json]\n"
     "       tierfs top MOUNTPOINT [--once | --batch] [--interval SECONDS]\n"
     "       tierfs doctor MOUNTPOINT [--seconds N] [--json]\n"
     "       tierfs trace MOUNTPOINT [--seconds N] [--limit N] [--json | --order] [-o FILE]\n"
     "       tierfs umount MOUNTPOINT [--lazy]\n"
     "       tierfs reload MOUNTPOINT [--json]\n"
-    "       tierfs warm PATH... [-f LIST] [--wait] [--json]\n"
+    "       tierfs warm PATH... [-f LIST] [--wait | --cancel] [--json]\n"
     "       tierfs evict PATH... [-f LIST] [--json]\n"
-    "       tierfs pin PATH... [-f LIST] [--wait] [--json]\n"
+    "       tierfs pin PATH... [-f LIST] [--wait | --cancel] [--json]\n"
     "       tierfs unpin PATH... [-f LIST] [--json]\n"
     "       tierfs class MOUNTPOINT MATCH CLASS\n"
     "       tierfs pack SOURCE DEST [--shard I/N] [--order FILE] [--codec CODEC] [--update] [--prune]\n"
