@@ -54,11 +54,12 @@ template <typename Attributes>
 void reply_attributes(LiveOperations& operations, LiveRequest& request, LiveNode& node,
                       Attributes attributes) {
     const double valid_s = operations.valid_s(node);
+    const auto asked = LiveFiles::asking(node);
     const Result<PosixAttributes> now = attributes();
     if (!now) return request.refuse(now.error());
-    LiveFiles::telling(node);
-    request.attributes(operations.shown(*now), LiveOperations::valid_s(valid_s, now->status.st_mode));
-    LiveFiles::told(node);
+    LiveFiles::tell(node, asked, [&] {
+        request.attributes(operations.shown(*now), LiveOperations::valid_s(valid_s, now->status.st_mode));
+    });
 }
 
 void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {

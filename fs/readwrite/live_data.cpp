@@ -119,8 +119,10 @@ void read_file(fuse_req_t raw, fuse_ino_t node, std::size_t size, off_t offset, 
             }
             request->pieces(vector);
         },
-        [session = Session::of(raw).raw(), node](const PosixFile::Renewal& renewal) {
+        [session = Session::of(raw).raw(), node](const PosixFile::Renewal& renewal,
+                                                 const std::function<void()>& untold) {
             const bool is_known = tell_length(session, node, renewal);
+            if (!is_known) untold();
             (void)::fuse_lowlevel_notify_inval_inode(session, node, -1, 0);
             return is_known;
         });

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -208,19 +209,29 @@ bool LiveFiles::shows(LiveNode& node, std::uint64_t renewals) {
     return true;
 }
 
-void LiveFiles::telling(LiveNode& node) {
+bool LiveFiles::telling(LiveNode& node) {
     const MutexLock lock(node.content.mutex);
     ++node.content.tellings;
+    return node.content.told == node.content.untold;
 }
 
-void LiveFiles::told(LiveNode& node) {
+std::uint64_t LiveFiles::asking(LiveNode& node) {
     const MutexLock lock(node.content.mutex);
-    node.content.is_size_untold = false;
+    return node.content.untold;
+}
+
+// The caller may go on before reply() returns: whoever reads then waits for the lock.
+void LiveFiles::tell(LiveNode& node, std::uint64_t asked, const std::function<void()>& reply) {
+    auto& content = node.content;
+    const MutexLock lock(content.mutex);
+    ++content.tellings;
+    reply();
+    content.told = std::max(content.told, asked);
 }
 
 void LiveFiles::size_untold(LiveNode& node) {
     const MutexLock lock(node.content.mutex);
-    node.content.is_size_untold = true;
+    ++node.content.untold;
 }
 
 void LiveFiles::read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_t size, ReadCallback reply,
@@ -234,7 +245,7 @@ void LiveFiles::read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_
         if (content.writers == 0) object = content.object;
         renewals = content.renewals;
         tellings = content.tellings;
-        is_size_untold = content.is_size_untold;
+        is_size_untold = content.told != content.untold;
     }
     if (is_size_untold) return reply(fail(ESTALE, "another host has put a longer one in its place"));
     if (!object) return read_directly(*file, offset, size, tellings, reply, renewed);
@@ -301,10 +312,8 @@ void LiveFiles::read_directly(const LiveFile& file, std::uint64_t offset, std::u
         if (!again) break;
         is_shorter = again->size < again->old_size || is_shorter;
         if (!again->is_other || is_shorter || !renewed) continue;
-        telling(*file.node);
-        if (renewed(*again)) continue;
-        size_untold(*file.node);
-        break;
+        (void)telling(*file.node);
+        if (!renewed(*again, [&] { size_untold(*file.node); })) break;
     }
     if (got && !is_out) got = is_changing;
     if (!got) {

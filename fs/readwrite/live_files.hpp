@@ -102,16 +102,21 @@ class LiveFiles {
     LiveFilePtr find(std::uint64_t handle);
     void close(std::uint64_t handle);
 
-    /// Told when a file has become another version before anything of it was seen: the kernel is to ask for its
-    /// attributes, and to know its end if that lies further on. False: it cannot be told of such an end.
-    using Renewed = std::function<bool(const PosixFile::Renewal&)>;
+    /// Told when a file has become another version before anything of it was seen: the kernel is to know its end
+    /// if that lies further on, and then to ask for its attributes. False: it cannot be told of such an end;
+    /// `untold` is called before it asks then.
+    using Renewed = std::function<bool(const PosixFile::Renewal&, const std::function<void()>& untold)>;
     /// `reply` is called exactly once, on any thread; the pieces are valid until it returns. `renewed` is called
     /// before it, and for a shorter version not at all.
     void read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_t size, ReadCallback reply,
               Renewed renewed = {});
-    /// The kernel is being told the attributes of the file, and has been told them.
-    static void telling(LiveNode& node);
-    static void told(LiveNode& node);
+    /// The kernel is being told attributes of the file that may be older than what it is now. False: it is to
+    /// ask for them before it uses them.
+    static bool telling(LiveNode& node);
+    /// Before the file's attributes are asked for, and with its return value, when they are there: `reply` tells
+    /// them to the kernel. Who reads after the reply finds the kernel told.
+    static std::uint64_t asking(LiveNode& node);
+    static void tell(LiveNode& node, std::uint64_t asked, const std::function<void()>& reply);
     Result<void> write(LiveFile& file, std::span<const std::byte> bytes, std::uint64_t offset);
 
     /// Somebody gets a lock on a file, which is so now: he is to read what those wrote who had it locked

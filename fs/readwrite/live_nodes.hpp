@@ -28,8 +28,10 @@ namespace tierfs {
 /// changes. Guarded by its mutex.
 struct LiveContent {
     Mutex mutex;
-    /// It has become a longer version than the kernel knows: what is read goes out once that has asked.
-    bool is_size_untold TIERFS_GUARDED_BY(mutex) = false;
+    /// How often it has become a longer version than the kernel could be told of; and of how many of these it
+    /// has the attributes. What is read goes out when it has those of all.
+    std::uint64_t untold TIERFS_GUARDED_BY(mutex) = 0;
+    std::uint64_t told TIERFS_GUARDED_BY(mutex) = 0;
     /// How often the kernel has been told attributes, or to forget them.
     std::uint64_t tellings TIERFS_GUARDED_BY(mutex) = 0;
     unsigned writers TIERFS_GUARDED_BY(mutex) = 0;       ///< opens for writing, and changes under way

@@ -125,12 +125,14 @@ double LiveOperations::valid_s(LiveNode& node) {
 }
 
 fuse_entry_param LiveOperations::entry(LiveNode& node, const PosixAttributes& attributes) {
-    LiveFiles::telling(node);
+    const bool is_told = LiveFiles::telling(node);
     fuse_entry_param entry{};
     entry.ino = node.id;
     entry.generation = 1;  // node ids are never reused
     entry.attr = shown(attributes);
-    entry.attr_timeout = std::max(0.0, valid_s(valid_s(node), attributes.status.st_mode) - attributes.age_s);
+    if (is_told)
+        entry.attr_timeout =
+            std::max(0.0, valid_s(valid_s(node), attributes.status.st_mode) - attributes.age_s);
     entry.entry_timeout = std::max(0.0, valid_s_ - attributes.age_s);
     return entry;
 }

@@ -94,8 +94,9 @@ def test_a_frozen_cache_stays_after_restart_and_kill(mount, nginx_bucket, cache)
         m = mount(nginx_bucket.source(), options(nginx_bucket, cache), env=nginx_bucket.env)
         before = sent(nginx_bucket)
         epoch(m, files, 7)
-        # RAM fills again, one pass long; NVMe is what it was.
-        assert sent(nginx_bucket) - before <= (1 - 0.96 * NVME / DATASET) * DATASET + LISTED
+        # NVMe is what it was. RAM fills again, one pass long, and lets some of that go before its turn comes.
+        assert m.tier("nvme")["hits"] >= 0.96 * NVME / SIZE
+        assert sent(nginx_bucket) - before <= DATASET - 0.96 * NVME + RAM / 2 + LISTED
         assert written(m) <= NVME / 32 and m.tier("nvme")["evicted_bytes"] == 0
         if kill:
             m.kill_hard()

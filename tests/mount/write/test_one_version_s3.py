@@ -146,7 +146,7 @@ def test_name_that_was_looked_up_and_replaced_is_the_new_file(show, put, sizes):
 def test_one_read_of_a_name_that_was_looked_up_and_replaced_is_no_part_of_it(show, put, sizes):
     """Readers that take a short read for the end: all of the new version, or an error once, where the kernel's end cannot be moved."""
     m = show()
-    for turn in range(3):
+    for turn in range(12 if sizes[1] < MIB else 3):  # the answer to fstat() races with the next read
         name = f"f{turn}"
         put(name, version("1", sizes[0]))
         descriptor = os.open(m.path / name, os.O_RDONLY)
