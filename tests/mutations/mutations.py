@@ -247,4 +247,17 @@ MUTATIONS = [
         "                shard.failures.add(flight->key, flight->blocks, result.error(), now);\n",
         "                (void)now;\n",
         "Store.*"),
+    Mutation(
+        "link-of-a-user", "root's tierfs-stage follows a user's link to a folder of root",
+        "fs/stage/copy/held_folder.cpp",
+        "        if (::geteuid() == 0 && status.st_uid != 0) steps_.push_back({\"\", name, status.st_uid});\n",
+        "",
+        "HeldFolder.*"),
+    Mutation(
+        "book-with-two-names", "a book of tierfs-stage that is another file's second name is written to",
+        "fs/stage/copy/book_folder.cpp",
+        "    if (status.st_nlink > 1 && (flags & O_ACCMODE) != O_RDONLY)\n"
+        "        return refuse(EMLINK, \"it is a file that has another name too\");\n",
+        "",
+        "BookFolder.*"),
 ]

@@ -1,4 +1,5 @@
-"""clang-tidy over what changed, and over a sample of the rest as far as the time goes; over all with --full."""
+"""clang-tidy over what changed, and over a sample of the rest as far as the time goes; over all with --full. A source that
+was clean is not looked at again until something that it reads has changed."""
 
 import hashlib
 import subprocess
@@ -7,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import clock
+from known_clean import KnownClean
 from kinds import TOP, Suite, head, sources
 from results import say
 
@@ -44,16 +46,21 @@ class Tidy(Suite):
         if made.status != 0:
             results.add(self.name, "compile commands", "failed", made.text)
             return
+        known = KnownClean(LIST)
         end = time.monotonic() + (self.limit() if self.full else SAMPLE_SECONDS)
         files = self.chosen()
         with ThreadPoolExecutor(self.jobs) as pool:
-            checked = [pair for pair in pool.map(lambda name: self.one(name, end), files) if pair]
+            checked = [pair for pair in pool.map(lambda name: self.one(name, end, known), files) if pair]
         for name, text in checked:
             results.add(self.name, name, "failed" if text else "passed", text)
         if len(checked) < len(files):
             say(f"{self.name}: checked {len(checked)} of {len(files)} files, changed ones first; --full checks all")
+        if known.hits:
+            say(f"{self.name}: {known.hits} of them are as they were when they were clean")
 
-    def one(self, name, end):
+    def one(self, name, end, known):
+        if known.knows(name):
+            return name, ""
         if time.monotonic() > end or not clock.has(0):
             return None
         # What runs beside it has deadlines.
@@ -61,4 +68,6 @@ class Tidy(Suite):
                          gives_way=True)
         if done.status is None:
             return None if clock.is_over() else (name, done.text + f"\nno end within {done.seconds:.0f} s")
+        if done.status == 0:
+            known.remember(name)
         return name, done.text if done.status != 0 else ""

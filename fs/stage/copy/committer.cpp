@@ -125,7 +125,7 @@ bool Committer::check_shape(FinishedPart& part) {
     // Where the file system was forced upon us there is nothing to insist on.
     if (!verdict->problem.empty() && destination_.facts().is_suitable()) {
         reporter_.failed(part.record.path, Error{EIO, verdict->problem});
-        static_cast<void>(::unlinkat(destination_.parts(), part.job.part.c_str(), 0));
+        destination_.remove_part(part.job.part);
         return false;
     }
     if (!verdict->warning.empty() && destination_.facts().is_suitable())
@@ -154,9 +154,9 @@ Result<void> Committer::name(FinishedPart& part, Named& named) {
     const auto folder = folder_of(path, named);
     if (!folder) return fail(folder.error());
     if (part.job.under_final_name) return {};
-    const int renamed = TIERFS_FAULT_CALL(
-        "stage.rename",
-        rename_at(destination_.parts(), part.job.part, *folder, name_in_parent(path), part.job.replaces));
+    const auto place = destination_.place_of(part.job.part);
+    const int renamed = TIERFS_FAULT_CALL("stage.rename", rename_at(place.folder, place.name, *folder,
+                                                                    name_in_parent(path), part.job.replaces));
     if (renamed == 0) return {};
     if (errno == EEXIST)
         return fail(EEXIST, "it came into being in " + destination_.path() +

@@ -104,11 +104,21 @@ void CopyWorker::start(CopyJob job) {
     pump(file);
 }
 
+Result<FileDescriptor> CopyWorker::open_finished(const Destination& destination, const CopyJob& job) {
+    if (!job.under_final_name) {
+        const auto place = destination.place_of(job.part);
+        return open_direct(place.folder, place.name);
+    }
+    bool made = false;
+    const auto parent = open_parent(destination.root(), job.record.path, false, made);
+    if (!parent) return fail(parent.error());
+    return open_direct(parent->get(), name_in_parent(job.record.path));
+}
+
 /// An earlier run had written it; its bytes are believed when they have the sums that were noted.
 bool CopyWorker::finish_whole(CopyJob& job) {
     const Destination& destination = context_.destinations[job.destination];
-    const auto folder = job.under_final_name ? destination.root() : destination.parts();
-    auto fd = open_direct(folder, job.under_final_name ? job.record.path : job.part);
+    auto fd = open_finished(destination, job);
     if (fd) {
         const auto same =
             compare_content(fd->get(), job.record, [this] { return context_.stop.requested(); });
@@ -129,8 +139,9 @@ bool CopyWorker::finish_whole(CopyJob& job) {
 
 void CopyWorker::make_link(CopyJob job) {
     const Destination& destination = context_.destinations[job.destination];
-    static_cast<void>(::unlinkat(destination.parts(), job.part.c_str(), 0));
-    if (::symlinkat(job.file.link.c_str(), destination.parts(), job.part.c_str()) != 0)
+    destination.remove_part(job.part);
+    const auto place = destination.place_of(job.part);
+    if (::symlinkat(job.file.link.c_str(), place.folder, place.name.c_str()) != 0)
         return give_up(std::move(job), system_error(errno, "making a symbolic link"));
     ManifestRecord record;
     record.path = job.file.path;
@@ -146,20 +157,21 @@ void CopyWorker::make_link(CopyJob job) {
 Result<FileDescriptor> CopyWorker::open_part(CopyJob& job) {
     const Destination& destination = context_.destinations[job.destination];
     const std::uint64_t size = job.file.attributes.size;
+    const auto place = destination.place_of(job.part);
     if (!job.unfinished.pieces.empty()) {
         constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
-        FileDescriptor fd(::openat(destination.parts(), job.part.c_str(), kFlags | O_DIRECT));
-        if (!fd && errno == EINVAL) fd.reset(::openat(destination.parts(), job.part.c_str(), kFlags));
+        FileDescriptor fd(::openat(place.folder, place.name.c_str(), kFlags | O_DIRECT));
+        if (!fd && errno == EINVAL) fd.reset(::openat(place.folder, place.name.c_str(), kFlags));
         struct stat status {};
-        if (fd && ::fstat(fd.get(), &status) == 0 && S_ISREG(status.st_mode) &&
+        if (fd && ::fstat(fd.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink == 1 &&
             static_cast<std::uint64_t>(status.st_size) >= size)
             return fd;
         job.unfinished.pieces.clear();
     }
-    auto made = create_shaped(destination.parts(), job.part, size, destination.facts().kind);
+    auto made = create_shaped(place.folder, place.name, size, destination.facts().kind);
     if (!made && made.error().code == EEXIST) {
-        static_cast<void>(::unlinkat(destination.parts(), job.part.c_str(), 0));
-        made = create_shaped(destination.parts(), job.part, size, destination.facts().kind);
+        destination.remove_part(job.part);
+        made = create_shaped(place.folder, place.name, size, destination.facts().kind);
     }
     if (!made) return fail(made.error());
     if (size > kPieceBytes) {
@@ -398,10 +410,10 @@ void CopyWorker::give_up(CopyJob job, const Error& error) {
     const bool may_resume =
         job.file.attributes.size > kPieceBytes && error.code != ESTALE && error.code != EILSEQ;
     if (error.code == ESTALE && try_new_version(job)) {
-        static_cast<void>(::unlinkat(destination.parts(), part.c_str(), 0));
+        destination.remove_part(part);
         return;
     }
-    if (!may_resume) static_cast<void>(::unlinkat(destination.parts(), part.c_str(), 0));
+    if (!may_resume) destination.remove_part(part);
     if (is_full(error.code)) {
         if (context_.queue.is_abandoned()) return;
         context_.queue.abandon();

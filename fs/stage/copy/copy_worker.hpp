@@ -110,6 +110,7 @@ class CopyWorker {
     void fill();
     void look(std::chrono::milliseconds patience);
     void start(CopyJob job);
+    static Result<FileDescriptor> open_finished(const Destination& destination, const CopyJob& job);
     bool finish_whole(CopyJob& job);
     void make_link(CopyJob job);
     Result<FileDescriptor> open_part(CopyJob& job);

@@ -7,23 +7,18 @@
 
 #include <array>
 #include <filesystem>
-#include <fstream>
 
 #include "backends/dir/beneath.hpp"
 #include "config/base/hex.hpp"
 #include "config/base/json_text.hpp"
 #include "config/base/time.hpp"
+#include "fs/stage/copy/held_folder.hpp"
 
 namespace tierfs::stage {
 
 namespace {
 
 constexpr std::string_view kPartFolders = "0123456789abcdef";
-
-Result<void> make_folder(const std::string& path) {
-    if (::mkdir(path.c_str(), 0755) == 0 || errno == EEXIST) return {};
-    return fail(system_error(errno, path));
-}
 
 }  // namespace
 
@@ -75,23 +70,23 @@ Result<void> remove_below(int root, const std::string& path) {
 
 Result<Destination> Destination::open(const std::string& path, const Options& options, const StopFlag& stop) {
     Destination destination;
-    std::error_code error;
-    if (options.create) std::filesystem::create_directories(path, error);
-    if (error) return fail(error.value(), path + ": " + error.message());
-    auto real = std::filesystem::canonical(path, error);
-    if (error && options.peek) {
+    auto held = HeldFolder::open(path, options.create);
+    if (!held && options.peek && held.error().code == ENOENT) {
+        // For the room that there is, the next folder above.
+        std::error_code error;
         destination.exists_ = false;
-        destination.path_ = std::filesystem::absolute(path).lexically_normal().string();
-        real = destination.path_;
-        while (::access(real.c_str(), F_OK) != 0 && real.has_relative_path()) real = real.parent_path();
-        error.clear();
-    } else {
-        destination.path_ = real.string();
+        destination.path_ = std::filesystem::absolute(path, error).lexically_normal().string();
+        auto above = std::filesystem::path(destination.path_);
+        while (!held && held.error().code == ENOENT && above.has_relative_path()) {
+            above = above.parent_path();
+            held = HeldFolder::open(above.string());
+        }
+    } else if (held) {
+        destination.path_ = held->path;
     }
-    if (error) return fail(error.value(), path + ": " + error.message());
+    if (!held) return fail(held.error());
     destination.shard_ = options.shard;
-    destination.root_.reset(::open(real.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!destination.root_) return fail(system_error(errno, path));
+    destination.root_ = std::move(held->fd);
     auto facts = file_system_of(destination.root_.get());
     if (!facts) return fail(facts.error().within(path));
     destination.facts_ = std::move(*facts);
@@ -105,46 +100,56 @@ Result<Destination> Destination::open(const std::string& path, const Options& op
 }
 
 Result<void> Destination::open_books(const Options& options, const StopFlag& stop) {
-    struct stat status {};
-    if (::lstat(books().c_str(), &status) == 0 && !S_ISDIR(status.st_mode))
-        return fail(ENOTDIR, books() + ": it is in the way: not a folder");
-    if (options.create) {
-        if (auto made = make_folder(books()); !made) return made;
-        if (auto made = make_folder(books() + "/parts"); !made) return made;
-        for (const char name : kPartFolders)
-            if (auto made = make_folder(books() + "/parts/" + name); !made) return made;
-    } else if (!options.peek && ::access(manifest_path().c_str(), F_OK) != 0) {
-        return errno == ENOENT ? fail(ENOENT, path_ + ": nothing is staged here")
-                               : fail(system_error(errno, manifest_path()));
+    auto books = BookFolder::open(root_.get(), path_, kBooks, options.create ? 0755 : 0);
+    if (!books && books.error().code != ENOENT) return fail(books.error());
+    if (books) books_ = std::move(*books);
+    if (!options.create && !options.peek) {
+        if (!books_) return fail(ENOENT, path_ + ": nothing is staged here");
+        if (const auto there = books_->status(kManifest); !there) {
+            return there.error().code == ENOENT ? fail(ENOENT, path_ + ": nothing is staged here")
+                                                : fail(there.error());
+        }
     }
     if (options.lock) {
-        auto lock = FolderLock::take(books(), options.shard, options.wait, stop);
+        auto lock = FolderLock::take(*books_, options.shard, options.wait, stop);
         if (!lock) return fail(lock.error());
         lock_ = std::move(*lock);
     }
-    parts_.reset(::open((books() + "/parts").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    return books_ ? open_parts(options.create) : Result<void>();
+}
+
+Result<void> Destination::open_parts(bool make) {
+    const mode_t mode = make ? 0755 : 0;
+    const auto parts = BookFolder::open(books_->fd(), books_->path(), "parts", mode);
+    if (!parts) return make ? fail(parts.error()) : Result<void>();
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+        auto folder = BookFolder::open(parts->fd(), parts->path(), std::string(1, kPartFolders[i]), mode);
+        if (!folder && make) return fail(folder.error());
+        if (folder) parts_[i].reset(folder->release());
+    }
     return {};
 }
 
+PartPlace Destination::place_of(const std::string& part) const {
+    const auto number = part.size() > 2 && part[1] == '/' ? kPartFolders.find(part[0]) : std::string::npos;
+    if (number == std::string::npos || part.find('/', 2) != std::string::npos) return {};
+    return {parts_.at(number).get(), part.substr(2)};
+}
+
 Result<void> Destination::load(const Options& options) {
-    auto manifest = Manifest::load(manifest_path());
+    manifest_.header.source = options.source;
+    if (!books_) return {};
+    auto manifest = Manifest::load(*books_, kManifest);
     if (manifest) {
         manifest_ = std::move(*manifest);
-    } else if (manifest.error().code == ENOENT) {
-        manifest_.header.source = options.source;
-    } else {
+    } else if (manifest.error().code != ENOENT) {
         return fail(manifest.error().code,
                     manifest.error().message +
                         " (move the manifest away to begin anew: --overwrite then replaces what is there)");
     }
     // A whole run takes up what shards left.
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(books(), error)) {
-        const std::string name = entry.path().filename().string();
-        const bool own = options.shard.is_whole() ? name.starts_with("journal") && name.ends_with(".jsonl")
-                                                  : books() + "/" + name == journal_path();
-        if (!own) continue;
-        if (auto loaded = found_.load(entry.path().string()); !loaded) {
+    for (const auto& name : journals()) {
+        if (auto loaded = found_.load(*books_, name); !loaded) {
             return fail(loaded.error().code, "the journal cannot be read: " + loaded.error().message +
                                                  " (remove it: unfinished files are then copied anew)");
         }
@@ -152,8 +157,17 @@ Result<void> Destination::load(const Options& options) {
     return {};
 }
 
-std::string Destination::journal_path() const {
-    return books() + "/journal" + shard_.suffix() + ".jsonl";
+std::string Destination::journal_name() const {
+    return "journal" + shard_.suffix() + ".jsonl";
+}
+
+std::vector<std::string> Destination::journals() const {
+    auto names = books_->names();
+    std::erase_if(names, [&](const std::string& name) {
+        const bool is_one = name.starts_with("journal") && name.ends_with(".jsonl");
+        return !(shard_.is_whole() ? is_one : name == journal_name());
+    });
+    return names;
 }
 
 const ManifestRecord* Destination::record_of(const std::string& path) const {
@@ -197,34 +211,29 @@ FinalState Destination::state_of(const std::string& path, const ManifestRecord* 
 
 void Destination::remove_strange_parts() const {
     if (!shard_.is_whole()) return;  // they may be another shard's
-    std::error_code error;
-    for (const char folder : kPartFolders) {
-        for (const auto& entry : std::filesystem::directory_iterator(books() + "/parts/" + folder, error)) {
-            const std::string name = std::string(1, folder) + "/" + entry.path().filename().string();
-            if (!found_.parts.contains(name) && !found_.whole.contains(name))
-                static_cast<void>(::unlinkat(parts_.get(), name.c_str(), 0));
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+        for (const auto& name : names_below(parts_[i].get())) {
+            const auto part = std::string(1, kPartFolders[i]) + "/" + name;
+            if (!found_.parts.contains(part) && !found_.whole.contains(part)) remove_part(part);
         }
     }
 }
 
+void Destination::remove_part(const std::string& part) const {
+    const auto [folder, name] = place_of(part);
+    static_cast<void>(::unlinkat(folder, name.c_str(), 0));
+}
+
 void Destination::remove_journals() const {
-    std::error_code error;
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(books(), error)) {
-        std::string name = entry.path().filename().string();
-        if (name.starts_with("journal") && name.ends_with(".jsonl")) names.push_back(std::move(name));
-    }
-    for (const auto& name : names)
-        if (shard_.is_whole() || books() + "/" + name == journal_path())
-            static_cast<void>(::unlink((books() + "/" + name).c_str()));
+    for (const auto& name : journals()) static_cast<void>(books_->remove(name));
 }
 
 void Destination::note_use(const std::string& last_run) const {
-    const FileDescriptor used(
-        ::open((books() + "/last-used").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-    if (used) static_cast<void>(::futimens(used.get(), nullptr));
+    if (const auto used = books_->book("last-used", O_WRONLY | O_CREAT))
+        static_cast<void>(::futimens(used->get(), nullptr));
     if (last_run.empty()) return;
-    std::ofstream(books() + "/last-run.json", std::ios::trunc) << last_run << "\n";
+    if (const auto figures = books_->book("last-run.json", O_WRONLY | O_CREAT | O_TRUNC))
+        static_cast<void>(write_all(figures->get(), last_run + "\n"));
 }
 
 }  // namespace tierfs::stage

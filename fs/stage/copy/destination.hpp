@@ -9,11 +9,14 @@
 //   last-run.json               figures of the last run
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/base/file_descriptor.hpp"
 #include "config/base/result.hpp"
+#include "fs/stage/copy/book_folder.hpp"
 #include "fs/stage/copy/folder_lock.hpp"
 #include "fs/stage/copy/journal.hpp"
 #include "fs/stage/copy/manifest.hpp"
@@ -22,6 +25,7 @@
 namespace tierfs::stage {
 
 inline constexpr const char* kBooks = ".tierfs-stage";
+inline constexpr const char* kManifest = "manifest.jsonl";
 
 /// What lies under a final name.
 enum class FinalState : std::uint8_t {
@@ -29,6 +33,12 @@ enum class FinalState : std::uint8_t {
     staged,   ///< what the record says: size and time of change are right
     changed,  ///< the record speaks of it, but somebody changed it since
     foreign   ///< something that no record speaks of, or not a file
+};
+
+/// The name of a part in a folder that is held.
+struct PartPlace {
+    int folder = -1;
+    std::string name;
 };
 
 /// Opened for one run. The plain members are read-only after open but for what their comments say. Not
@@ -49,12 +59,14 @@ class Destination {
     static Result<Destination> open(const std::string& path, const Options& options, const StopFlag& stop);
 
     [[nodiscard]] const std::string& path() const { return path_; }
-    [[nodiscard]] std::string books() const { return path_ + "/" + kBooks; }
-    [[nodiscard]] std::string manifest_path() const { return books() + "/manifest.jsonl"; }
-    [[nodiscard]] std::string journal_path() const;
+    /// Not where peek found none.
+    [[nodiscard]] const BookFolder& books() const { return *books_; }
+    [[nodiscard]] bool has_books() const { return books_.has_value(); }
+    [[nodiscard]] std::string journal_name() const;
 
     [[nodiscard]] int root() const { return root_.get(); }
-    [[nodiscard]] int parts() const { return parts_.get(); }
+    /// Where a part lies (part_name). Not one of ours: folder -1.
+    [[nodiscard]] PartPlace place_of(const std::string& part) const;
     [[nodiscard]] const FileSystemFacts& facts() const { return facts_; }
     [[nodiscard]] const Manifest& manifest() const { return manifest_; }
     [[nodiscard]] const JournalContents& found_journal() const { return found_; }
@@ -67,6 +79,7 @@ class Destination {
     /// A record is gone; for who removed the file.
     void forget(const std::string& path) { manifest_.records.erase(path); }
 
+    void remove_part(const std::string& part) const;
     /// Removes parts that the found journals do not speak of, and leaves those in `keep` alone.
     void remove_strange_parts() const;
     /// After a run that has nothing left to do: journals of the run are gone.
@@ -78,13 +91,18 @@ class Destination {
   private:
     Destination() = default;
     Result<void> open_books(const Options& options, const StopFlag& stop);
+    Result<void> open_parts(bool make);
     Result<void> load(const Options& options);
+    /// Names of the journals of the run.
+    [[nodiscard]] std::vector<std::string> journals() const;
 
     std::string path_;
-    FileDescriptor root_, parts_;  ///< root_: with peek, the next folder above that is there
+    FileDescriptor root_;  ///< with peek, the next folder above that is there
+    std::array<FileDescriptor, 16> parts_;
     bool exists_ = true;
     FileSystemFacts facts_;
     Shard shard_;
+    std::optional<BookFolder> books_;
     std::optional<FolderLock> lock_;
     Manifest manifest_;
     JournalContents found_;

@@ -9,19 +9,11 @@
 
 #include "config/base/json_text.hpp"
 #include "fs/stage/copy/destination.hpp"
+#include "fs/stage/copy/held_folder.hpp"
 
 namespace tierfs::stage {
 
 namespace {
-
-Result<FileDescriptor> open_farm(const std::string& farm) {
-    std::error_code error;
-    std::filesystem::create_directories(farm, error);
-    if (error) return fail(error.value(), farm + ": " + error.message());
-    FileDescriptor fd(::open(farm.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd) return fail(system_error(errno, farm));
-    return fd;
-}
 
 /// The target of a link; empty: it is none.
 std::string target_of(int folder, const std::string& name) {
@@ -34,10 +26,10 @@ std::string target_of(int folder, const std::string& name) {
 
 Result<void> link_into_farm(const std::string& farm, const std::string& path,
                             const std::string& destination) {
-    const auto root = open_farm(farm);
+    const auto root = HeldFolder::open(farm, true);
     if (!root) return fail(root.error());
     bool made = false;
-    const auto parent = open_parent(root->get(), path, true, made);
+    const auto parent = open_parent(root->fd.get(), path, true, made);
     if (!parent) return fail(parent.error());
     const std::string name = name_in_parent(path);
     const std::string target = destination + "/" + path;
@@ -56,13 +48,13 @@ Result<void> link_into_farm(const std::string& farm, const std::string& path,
 }
 
 Result<void> unlink_from_farm(const std::string& farm, const std::string& path) {
-    const auto root = open_farm(farm);
+    const auto root = HeldFolder::open(farm, true);
     if (!root) return fail(root.error());
     bool made = false;
-    const auto parent = open_parent(root->get(), path, false, made);
+    const auto parent = open_parent(root->fd.get(), path, false, made);
     if (!parent) return {};
     if (!target_of(parent->get(), name_in_parent(path)).ends_with("/" + path)) return {};
-    return remove_below(root->get(), path);
+    return remove_below(root->fd.get(), path);
 }
 
 }  // namespace tierfs::stage

@@ -18,11 +18,7 @@ namespace {
 constexpr std::chrono::milliseconds kTryAgain{200};
 constexpr unsigned kMostShards = 100000;
 
-Result<FileDescriptor> open_lock(const std::string& path) {
-    FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-    if (!fd) return fail(system_error(errno, path));
-    return fd;
-}
+constexpr int kLock = O_RDWR | O_CREAT;
 
 std::string holder_of(int fd) {
     std::array<char, 32> text{};
@@ -33,13 +29,13 @@ std::string holder_of(int fd) {
     return pid.empty() ? std::string() : " (process " + std::string(pid) + ")";
 }
 
-Result<void> hold(int fd, int how, const std::string& books, bool wait, const StopFlag& stop) {
+Result<void> hold(int fd, int how, const BookFolder& books, bool wait, const StopFlag& stop) {
     while (::flock(fd, how | LOCK_NB) != 0) {
         if (errno == EINTR) continue;
-        if (errno != EWOULDBLOCK) return fail(system_error(errno, books));
+        if (errno != EWOULDBLOCK) return fail(system_error(errno, books.path()));
         if (!wait) {
             return fail(EWOULDBLOCK, "another tierfs-stage" + holder_of(fd) + " works in " +
-                                         std::filesystem::path(books).parent_path().string() +
+                                         std::filesystem::path(books.path()).parent_path().string() +
                                          ": try again when it is done, or give --wait");
         }
         if (stop.requested()) return fail(ECANCELED, "stopped while waiting for another tierfs-stage");
@@ -54,16 +50,15 @@ void sign(int fd) {
 }
 
 /// Shards of another number would divide the files differently.
-Result<void> expect_no_other_count(const std::string& books, const Shard& shard) {
+Result<void> expect_no_other_count(const BookFolder& books, const Shard& shard) {
     const std::string end = "-of-" + std::to_string(shard.count);
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(books, error)) {
-        const std::string name = entry.path().filename().string();
+    for (const auto& name : books.names()) {
         if (!name.starts_with("lock-") || name.ends_with(end)) continue;
-        const auto other = open_lock(entry.path().string());
+        const auto other = books.book(name, kLock);
         if (!other) continue;
         if (::flock(other->get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-            return fail(EWOULDBLOCK, "shards of another number are at work in " + books + " (" + name + ")");
+            return fail(EWOULDBLOCK,
+                        "shards of another number are at work in " + books.path() + " (" + name + ")");
     }
     return {};
 }
@@ -90,24 +85,23 @@ Result<Shard> parse_shard(const std::string& text) {
     return fail(EINVAL, "a shard is I/N with 1 <= I <= N, such as 2/8; found '" + text + "'");
 }
 
-Result<FolderLock> FolderLock::take(const std::string& books, const Shard& shard, bool wait,
+Result<FolderLock> FolderLock::take(const BookFolder& books, const Shard& shard, bool wait,
                                     const StopFlag& stop) {
     FolderLock lock;
-    auto whole = open_lock(books + "/lock");
+    auto whole = books.book("lock", kLock);
     if (!whole) return fail(whole.error());
     lock.whole_ = std::move(*whole);
     const int how = shard.is_whole() ? LOCK_EX : LOCK_SH;
     if (auto held = hold(lock.whole_.get(), how, books, wait, stop); !held) return fail(held.error());
     struct stat locked {};
-    struct stat there {};
-    if (::fstat(lock.whole_.get(), &locked) != 0 || ::stat((books + "/lock").c_str(), &there) != 0 ||
-        locked.st_ino != there.st_ino)
-        return fail(EAGAIN, books + " was evicted meanwhile: try again");
+    const auto there = books.status("lock");
+    if (::fstat(lock.whole_.get(), &locked) != 0 || !there || locked.st_ino != there->st_ino)
+        return fail(EAGAIN, books.path() + " was evicted meanwhile: try again");
     if (shard.is_whole()) {
         sign(lock.whole_.get());
         return lock;
     }
-    auto own = open_lock(books + "/lock" + shard.suffix());
+    auto own = books.book("lock" + shard.suffix(), kLock);
     if (!own) return fail(own.error());
     lock.shard_ = std::move(*own);
     if (auto held = hold(lock.shard_.get(), LOCK_EX, books, wait, stop); !held) return fail(held.error());

@@ -7,6 +7,7 @@
 #include "config/base/file_descriptor.hpp"
 #include "config/base/result.hpp"
 #include "fs/cli/stop_flag.hpp"
+#include "fs/stage/copy/book_folder.hpp"
 
 namespace tierfs::stage {
 
@@ -28,7 +29,7 @@ class FolderLock {
   public:
     /// EWOULDBLOCK "another tierfs-stage (process 123) works in ..."; with `wait` waits instead, until
     /// `stop` (ECANCELED).
-    static Result<FolderLock> take(const std::string& books, const Shard& shard, bool wait,
+    static Result<FolderLock> take(const BookFolder& books, const Shard& shard, bool wait,
                                    const StopFlag& stop);
 
   private:

@@ -1,10 +1,7 @@
 #include "fs/stage/copy/journal.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-#include <fstream>
 
 #include "config/base/hex.hpp"
 #include "config/base/json_text.hpp"
@@ -52,27 +49,22 @@ bool take_line(const std::string& line, JournalContents& contents) {
 
 }  // namespace
 
-Result<void> JournalContents::load(const std::string& path) {
-    const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (!fd) return errno == ENOENT ? Result<void>() : fail(system_error(errno, path));
-    struct stat status {};
-    if (::fstat(fd.get(), &status) != 0) return fail(system_error(errno, path));
-    if (!S_ISREG(status.st_mode)) return fail(EINVAL, path + ": it is no regular file, so not a journal");
-    std::ifstream file("/proc/self/fd/" + std::to_string(fd.get()), std::ios::binary);
-    if (!file) return fail(system_error(errno != 0 ? errno : EIO, path));
+Result<void> JournalContents::load(const BookFolder& books, const std::string& name) {
+    auto file = books.read(name);
+    if (!file) return file.error().code == ENOENT ? Result<void>() : fail(file.error());
     std::string line;
-    while (std::getline(file, line)) {
-        if (file.eof()) break;  // no newline: torn by the kill
+    while (std::getline(*file, line)) {
+        if (file->eof()) break;  // no newline: torn by the kill
         if (!line.empty() && !take_line(line, *this)) ++damaged_lines;
     }
-    if (file.bad()) return fail(EIO, path + ": cannot be read");
+    if (file->bad()) return fail(EIO, books.path(name) + ": cannot be read");
     return {};
 }
 
-Result<Journal> Journal::open(const std::string& path) {
-    FileDescriptor fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-    if (!fd) return fail(system_error(errno, path));
-    Journal journal(std::move(fd), path);
+Result<Journal> Journal::open(const BookFolder& books, const std::string& name) {
+    auto fd = books.book(name, O_WRONLY | O_APPEND | O_CREAT);
+    if (!fd) return fail(fd.error());
+    Journal journal(std::move(*fd), books.path(name));
     // Ends a line that a kill tore; empty lines mean nothing.
     if (auto ended = journal.append("\n"); !ended) return fail(ended.error());
     return journal;

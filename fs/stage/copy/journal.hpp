@@ -7,6 +7,7 @@
 
 #include "config/base/file_descriptor.hpp"
 #include "config/base/result.hpp"
+#include "fs/stage/copy/book_folder.hpp"
 #include "fs/stage/copy/manifest.hpp"
 
 namespace tierfs::stage {
@@ -35,15 +36,15 @@ struct JournalContents {
     std::map<std::string, ManifestRecord> whole;
     std::uint64_t damaged_lines = 0;  ///< left out; what they were about is copied again
 
-    /// Adds what the file says; nothing where there is none. Errors of reading with the path.
-    Result<void> load(const std::string& path);
+    /// Adds what the book says; nothing where there is none. Errors of reading with the path.
+    Result<void> load(const BookFolder& books, const std::string& name);
 };
 
 /// Appends to a journal. Thread-safe: each call is one write with O_APPEND. Lines are on the disk when the
 /// file system is synced; after a kill they are there anyway. Errors: errno of the call, with the path.
 class Journal {
   public:
-    static Result<Journal> open(const std::string& path);
+    static Result<Journal> open(const BookFolder& books, const std::string& name);
 
     Result<void> begin(const std::string& part, const UnfinishedPart& file) const;
     Result<void> piece(const std::string& part, const PieceMark& mark) const;

@@ -5,9 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -20,39 +17,6 @@ namespace {
 
 std::size_t chunks_of(std::uint64_t size) {
     return static_cast<std::size_t>(size / kChunkBytes + (size % kChunkBytes != 0 ? 1 : 0));
-}
-
-bool is_directory(const std::string& path) {
-    struct stat status {};
-    return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-Result<void> sync_folder_of(const std::string& path) {
-    const auto folder = std::filesystem::path(path).parent_path();
-    const FileDescriptor fd(
-        ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd || ::fsync(fd.get()) != 0) return fail(system_error(errno, folder.string()));
-    return {};
-}
-
-/// Durably, or not at all. Without `replace` what is there already stays, and that is no error.
-Result<void> write_whole(const std::string& path, const std::string& text, bool replace) {
-    const std::string beside = path + ".new" + std::to_string(::getpid());
-    {
-        const FileDescriptor fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-        if (!fd) return fail(system_error(errno, beside));
-        if (auto written = write_all(fd.get(), text); !written) return fail(written.error().within(beside));
-        if (::fsync(fd.get()) != 0) return fail(system_error(errno, beside));
-    }
-    const int renamed = replace
-                            ? ::rename(beside.c_str(), path.c_str())
-                            : ::renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE);
-    if (renamed != 0) {
-        const int code = errno;
-        static_cast<void>(::unlink(beside.c_str()));
-        if (replace || code != EEXIST) return fail(system_error(code, path));
-    }
-    return sync_folder_of(path);
 }
 
 /// Holds the manifest against others who append to it: a line of another is then either there or not.
@@ -175,14 +139,14 @@ Result<ManifestRecord> parse_record(std::string_view line) {
     return record;
 }
 
-Result<Manifest> Manifest::load(const std::string& path) {
-    if (is_directory(path)) return fail(EISDIR, path + ": it is a directory, not a manifest");
-    std::ifstream file(path, std::ios::binary);
-    if (!file) return fail(system_error(errno != 0 ? errno : EIO, path));
+Result<Manifest> Manifest::load(const BookFolder& books, const std::string& name) {
+    auto file = books.read(name);
+    if (!file) return fail(file.error());
+    const auto path = books.path(name);
     Manifest manifest;
     std::string line;
-    for (std::uint64_t number = 1; std::getline(file, line); ++number) {
-        if (file.eof()) break;  // no newline: torn
+    for (std::uint64_t number = 1; std::getline(*file, line); ++number) {
+        if (file->eof()) break;  // no newline: torn
         const auto where = [&] { return path + ":" + std::to_string(number); };
         if (number == 1) {
             auto header = parse_header(line);
@@ -194,27 +158,30 @@ Result<Manifest> Manifest::load(const std::string& path) {
             if (record->state == RecordState::removed) {
                 manifest.records.erase(record->path);
             } else {
-                const std::string name = record->path;
-                manifest.records.insert_or_assign(name, std::move(*record));
+                auto of = record->path;
+                manifest.records.insert_or_assign(std::move(of), std::move(*record));
             }
         }
         manifest.good_bytes += line.size() + 1;
     }
-    if (file.bad()) return fail(EIO, path + ": cannot be read");
+    if (file->bad()) return fail(EIO, path + ": cannot be read");
     if (manifest.good_bytes == 0) return fail(EINVAL, path + ": it is empty, not a manifest of tierfs-stage");
     return manifest;
 }
 
-Result<ManifestWriter> ManifestWriter::open(const std::string& path, const ManifestHeader& header) {
-    constexpr int kFlags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
-    FileDescriptor fd(::open(path.c_str(), kFlags));
-    if (!fd && errno == ENOENT) {
-        if (auto made = write_whole(path, to_line(header), false); !made) return fail(made.error());
-        fd.reset(::open(path.c_str(), kFlags));
+Result<ManifestWriter> ManifestWriter::open(const BookFolder& books, const std::string& name,
+                                            const ManifestHeader& header) {
+    constexpr int kFlags = O_RDWR | O_APPEND;
+    auto fd = books.book(name, kFlags);
+    if (!fd && fd.error().code == ENOENT) {
+        auto made = books.make(name, to_line(header));
+        if (!made && made.error().code != EEXIST) return fail(made.error());
+        fd = books.book(name, kFlags);
     }
-    if (!fd) return fail(system_error(errno, path));
-    if (auto cut = cut_torn_line(fd.get(), path); !cut) return fail(cut.error());
-    return ManifestWriter(std::move(fd), path);
+    if (!fd) return fail(fd.error());
+    const auto path = books.path(name);
+    if (auto cut = cut_torn_line(fd->get(), path); !cut) return fail(cut.error());
+    return ManifestWriter(std::move(*fd), path);
 }
 
 Result<void> ManifestWriter::append(std::span<const ManifestRecord> records) {
@@ -235,12 +202,6 @@ Result<void> ManifestWriter::append(std::span<const ManifestRecord> records) {
 Result<void> ManifestWriter::sync() {
     if (::fdatasync(fd_.get()) != 0) return fail(system_error(errno, path_));
     return {};
-}
-
-Result<void> ManifestWriter::rewrite(const std::string& path, const Manifest& manifest) {
-    std::string text = to_line(manifest.header);
-    for (const auto& [name, record] : manifest.records) text += to_line(record);
-    return write_whole(path, text, true);
 }
 
 }  // namespace tierfs::stage

@@ -14,6 +14,7 @@
 
 #include "config/base/file_descriptor.hpp"
 #include "config/base/result.hpp"
+#include "fs/stage/copy/book_folder.hpp"
 
 namespace tierfs::stage {
 
@@ -77,7 +78,7 @@ struct Manifest {
 
     /// ENOENT: there is none. EINVAL "FILE:LINE: ..." for a line that is no record; a last line without a
     /// newline was torn by a kill and is left out. Reading costs memory in proportion to the records.
-    static Result<Manifest> load(const std::string& path);
+    static Result<Manifest> load(const BookFolder& books, const std::string& name);
 };
 
 /// Appends to a manifest. Not thread-safe; several processes may append to one file (O_APPEND, one write a
@@ -86,16 +87,13 @@ class ManifestWriter {
   public:
     /// Opens, or makes with this header (durably, by a rename). A torn last line is cut off: the
     /// caller holds the lock of the folder.
-    static Result<ManifestWriter> open(const std::string& path, const ManifestHeader& header);
+    static Result<ManifestWriter> open(const BookFolder& books, const std::string& name,
+                                       const ManifestHeader& header);
 
     /// All records in one write.
     Result<void> append(std::span<const ManifestRecord> records);
     /// fdatasync(2): what was appended survives a power cut.
     Result<void> sync();
-
-    /// Writes a manifest of just these records beside the old one and renames it over it, durably; then open
-    /// again. For when most lines are superseded.
-    static Result<void> rewrite(const std::string& path, const Manifest& manifest);
 
   private:
     ManifestWriter(FileDescriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}

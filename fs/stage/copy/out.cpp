@@ -10,6 +10,7 @@
 
 #include "backends/dir/directory_origin.hpp"
 #include "config/base/json_text.hpp"
+#include "fs/stage/copy/held_folder.hpp"
 #include "fs/stage/copy/out_books.hpp"
 #include "fs/stage/copy/out_upload.hpp"
 
@@ -35,6 +36,7 @@ class OutRun {
 
   private:
     Result<void> open_directory();
+    Result<void> open_journal();
     Result<void> list();
     /// Whether nothing is at the destination. Errors: it does not answer, or there is no such bucket.
     Result<bool> is_fresh();
@@ -66,14 +68,31 @@ class OutRun {
 
 Result<void> OutRun::open_directory() {
     Settings settings;
-    auto opened = open_directory_origin(settings, options_.directory);
+    auto held = HeldFolder::open(options_.directory);
+    if (!held) return fail(held.error());
+    auto opened = open_directory_origin(settings, held->path);
     if (!opened) return fail(opened.error());
     source_ = std::move(*opened);
-    root_.reset(::open(options_.directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    if (!root_) return fail(system_error(errno, options_.directory));
+    root_ = std::move(held->fd);
     const std::string here = source_->identity(), there = destination_.identity();
     if (destination_.kind() == "directory" && (is_below(here, there) || is_below(there, here)))
         return fail(EINVAL, options_.directory + " and the destination lie in each other");
+    return {};
+}
+
+Result<void> OutRun::open_journal() {
+    const mode_t make = options_.dry_run ? 0 : 0700;
+    auto state = options_.state.empty() ? BookFolder::open(root_.get(), options_.directory, kOutState, make)
+                                        : BookFolder::at(options_.state, make);
+    if (!state && options_.dry_run && state.error().code == ENOENT) {
+        journal_ = OutJournal();
+        return {};
+    }
+    if (!state) return fail(state.error().code, state.error().message + " (--state names another folder)");
+    auto journal = options_.dry_run ? OutJournal::peek(*state, destination_.identity())
+                                    : OutJournal::open(*state, destination_.identity());
+    if (!journal) return fail(journal.error());
+    journal_ = std::move(*journal);
     return {};
 }
 
@@ -226,13 +245,9 @@ Result<void> OutRun::tell_only() {
 Result<OutSummary> OutRun::run() {
     if (auto opened = open_directory(); !opened) return fail(opened.error());
     if (auto listed = list(); !listed) return fail(listed.error());
-    const auto state = options_.state.empty() ? options_.directory + "/" + kOutState : options_.state;
-    auto journal = options_.dry_run ? OutJournal::peek(state, destination_.identity())
-                                    : OutJournal::open(state, destination_.identity());
-    if (!journal) return fail(journal.error());
-    journal_ = std::move(*journal);
+    if (auto opened = open_journal(); !opened) return fail(opened.error());
     if (journal_->damaged_lines() > 0)
-        observer_.remark("the journal in " + state + " has " + std::to_string(journal_->damaged_lines()) +
+        observer_.remark("the journal has " + std::to_string(journal_->damaged_lines()) +
                          " damaged lines: what they were about is compared anew");
     const auto fresh = is_fresh();
     if (!fresh) return fail(fresh.error());

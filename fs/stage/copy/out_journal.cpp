@@ -2,11 +2,8 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
-
-#include <fstream>
 
 #include "config/base/hex.hpp"
 #include "config/base/json_text.hpp"
@@ -56,55 +53,50 @@ std::string name_for(const std::string& destination) {
     return to_hex(XXH3_64bits(destination.data(), destination.size()), 16);
 }
 
-Result<FileDescriptor> lock_file(const std::string& path) {
-    FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!fd) return fail(system_error(errno, path));
-    while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+Result<FileDescriptor> lock_file(const BookFolder& state, const std::string& name) {
+    auto fd = state.book(name, O_RDWR | O_CREAT, 0600);
+    if (!fd) return fail(fd.error());
+    while (::flock(fd->get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK)
-            return fail(EBUSY, path +
+            return fail(EBUSY, state.path(name) +
                                    ": another tierfs-stage out sends the same directory to the same "
                                    "destination: wait for its end");
-        if (errno != EINTR) return fail(system_error(errno, path));
+        if (errno != EINTR) return fail(system_error(errno, state.path(name)));
     }
     return fd;
 }
 
-Result<void> sync_folder(const std::string& folder) {
-    const FileDescriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd || ::fsync(fd.get()) != 0) return fail(system_error(errno, folder));
-    return {};
-}
-
 }  // namespace
 
-Result<OutJournal> OutJournal::open(const std::string& folder, const std::string& destination) {
-    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-        return fail(system_error(errno, folder + ": cannot be made (--state names another folder)"));
-    const auto name = name_for(destination);
+Result<OutJournal> OutJournal::open(const BookFolder& state, const std::string& destination) {
     OutJournal journal;
-    journal.path_ = folder + "/" + name + ".jsonl";
-    auto lock = lock_file(folder + "/" + name + ".lock");
+    const auto name = name_for(destination) + ".jsonl";
+    journal.path_ = state.path(name);
+    auto lock = lock_file(state, name_for(destination) + ".lock");
     if (!lock) return fail(lock.error());
     journal.lock_ = std::move(*lock);
-    if (auto loaded = journal.load(destination); !loaded) return fail(loaded.error());
-    if (auto rewritten = journal.rewrite(destination); !rewritten) return fail(rewritten.error());
-    if (auto synced = sync_folder(folder); !synced) return fail(synced.error());
+    if (auto loaded = journal.load(state, name, destination); !loaded) return fail(loaded.error());
+    if (auto rewritten = journal.rewrite(state, name, destination); !rewritten)
+        return fail(rewritten.error());
+    if (auto synced = state.sync(); !synced) return fail(synced.error());
     return journal;
 }
 
-Result<OutJournal> OutJournal::peek(const std::string& folder, const std::string& destination) {
+Result<OutJournal> OutJournal::peek(const BookFolder& state, const std::string& destination) {
     OutJournal journal;
-    journal.path_ = folder + "/" + name_for(destination) + ".jsonl";
-    if (auto loaded = journal.load(destination); !loaded) return fail(loaded.error());
+    const auto name = name_for(destination) + ".jsonl";
+    journal.path_ = state.path(name);
+    if (auto loaded = journal.load(state, name, destination); !loaded) return fail(loaded.error());
     return journal;
 }
 
-Result<void> OutJournal::load(const std::string& destination) {
-    std::ifstream file(path_, std::ios::binary);
-    if (!file) return errno == ENOENT ? Result<void>{} : fail(system_error(errno, path_));
+Result<void> OutJournal::load(const BookFolder& state, const std::string& name,
+                              const std::string& destination) {
+    auto file = state.read(name);
+    if (!file) return file.error().code == ENOENT ? Result<void>{} : fail(file.error());
     std::string line;
-    for (std::uint64_t number = 1; std::getline(file, line); ++number) {
-        if (file.eof()) break;  // no newline: torn
+    for (std::uint64_t number = 1; std::getline(*file, line); ++number) {
+        if (file->eof()) break;  // no newline: torn
         const auto refuse = [&](const std::string& why) {
             return fail(EINVAL, path_ + ":" + std::to_string(number) + ": " + why +
                                     ": move the file away; then everything is compared anew");
@@ -117,7 +109,7 @@ Result<void> OutJournal::load(const std::string& destination) {
         // A line that a full disk cut, with the next one behind it: what it was about is compared anew.
         if (!take(line)) ++damaged_lines_;
     }
-    if (file.bad()) return fail(EIO, path_ + ": cannot be read");
+    if (file->bad()) return fail(EIO, path_ + ": cannot be read");
     return {};
 }
 
@@ -160,19 +152,21 @@ Result<void> OutJournal::take(std::string_view line) {
     return fields.good() ? Result<void>{} : fail(EINVAL, fields.problem());
 }
 
-Result<void> OutJournal::rewrite(const std::string& destination) {
-    const auto beside = path_ + ".new";
-    file_.reset(
-        ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file_) return fail(system_error(errno, beside));
+Result<void> OutJournal::rewrite(const BookFolder& state, const std::string& name,
+                                 const std::string& destination) {
+    const auto beside = name + ".new";
+    if (auto gone = state.remove(beside); !gone) return gone;
+    auto file = state.book(beside, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, 0600);
+    if (!file) return fail(file.error());
+    file_ = std::move(*file);
     std::string text = header_line(destination);
     for (const auto& [path, time] : intents_) text += intent_line(path, time);
     for (const auto& [path, upload] : pending_) text += pending_line(upload);
     for (const auto& [path, done] : done_) text += done_line(done);
-    if (auto written = write_all(file_.get(), text); !written) return fail(written.error().within(beside));
-    if (::fsync(file_.get()) != 0) return fail(system_error(errno, beside));
-    if (::rename(beside.c_str(), path_.c_str()) != 0) return fail(system_error(errno, path_));
-    return {};
+    if (auto written = write_all(file_.get(), text); !written)
+        return fail(written.error().within(state.path(beside)));
+    if (::fsync(file_.get()) != 0) return fail(system_error(errno, state.path(beside)));
+    return state.rename(beside, name);
 }
 
 Result<void> OutJournal::append(const std::string& line, bool durably) const {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "backends/origin/writable_origin.hpp"
+#include "fs/stage/copy/book_folder.hpp"
 #include "fs/stage/copy/manifest.hpp"
 
 namespace tierfs::stage {
@@ -32,11 +33,13 @@ struct OutDone {
 /// call with the path. What is in a journal is believed only as far as the destination says the same.
 class OutJournal {
   public:
-    /// `folder` is made when absent. The file is rewritten with what still counts.
-    static Result<OutJournal> open(const std::string& folder, const std::string& destination);
+    /// Says nothing; nothing can be appended.
+    OutJournal() = default;
+    /// The file is rewritten with what still counts.
+    static Result<OutJournal> open(const BookFolder& state, const std::string& destination);
 
     /// Only what the journal says, if there is one; nothing can be appended.
-    static Result<OutJournal> peek(const std::string& folder, const std::string& destination);
+    static Result<OutJournal> peek(const BookFolder& state, const std::string& destination);
 
     [[nodiscard]] const std::map<std::string, OutPending>& pending() const { return pending_; }
     /// Something of these paths may have been left behind, of which no id was written down; since when.
@@ -57,10 +60,9 @@ class OutJournal {
     Result<void> forgotten(const std::string& path) const;
 
   private:
-    OutJournal() = default;
-    Result<void> load(const std::string& destination);
+    Result<void> load(const BookFolder& state, const std::string& name, const std::string& destination);
     Result<void> take(std::string_view line);
-    Result<void> rewrite(const std::string& destination);
+    Result<void> rewrite(const BookFolder& state, const std::string& name, const std::string& destination);
     Result<void> append(const std::string& line, bool durably) const;
 
     std::string path_;

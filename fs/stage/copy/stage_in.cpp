@@ -24,8 +24,10 @@ bool is_within(const std::string& path, const std::string& folder) {
 
 /// Bytes per second of the last run into this folder; 0: not known.
 double last_rate(const Destination& destination) {
-    std::ifstream file(destination.books() + "/last-run.json");
-    const OrderedJson json = OrderedJson::parse(file, nullptr, false);
+    if (!destination.has_books()) return 0;
+    auto file = destination.books().read("last-run.json");
+    if (!file) return 0;
+    const OrderedJson json = OrderedJson::parse(*file, nullptr, false);
     if (!json.is_object()) return 0;
     Fields fields(json);
     const auto bytes = static_cast<double>(fields.number("bytes_done"));
@@ -226,13 +228,13 @@ Result<void> StageIn::remove(const std::vector<Removal>& removals, bool moved) {
 
 Result<void> StageIn::open_books() {
     for (auto& destination : destinations_) {
-        auto journal = Journal::open(destination.journal_path());
+        auto journal = Journal::open(destination.books(), destination.journal_name());
         if (!journal) return fail(journal.error());
         journals_.push_back(std::move(*journal));
     }
     for (std::size_t i = 0; i < destinations_.size(); ++i) {
         const Manifest& manifest = destinations_[i].manifest();
-        auto writer = ManifestWriter::open(destinations_[i].manifest_path(), manifest.header);
+        auto writer = ManifestWriter::open(destinations_[i].books(), kManifest, manifest.header);
         if (!writer) return fail(writer.error());
         committers_.push_back(std::make_unique<Committer>(destinations_[i], std::move(*writer), journals_[i],
                                                           options_.farm, reporter_));
@@ -241,8 +243,7 @@ Result<void> StageIn::open_books() {
 }
 
 Result<void> StageIn::copy(Plan plan) {
-    for (const auto& [destination, part] : plan.stale_parts)
-        static_cast<void>(::unlinkat(destinations_[destination].parts(), part.c_str(), 0));
+    for (const auto& [destination, part] : plan.stale_parts) destinations_[destination].remove_part(part);
     for (const auto& destination : destinations_) destination.remove_strange_parts();
     Totals& totals = reporter_.totals();
     totals.files_planned = plan.copies.size();

@@ -13,6 +13,7 @@
 #include "config/base/json_text.hpp"
 #include "config/base/units.hpp"
 #include "fs/stage/copy/farm.hpp"
+#include "fs/stage/copy/held_folder.hpp"
 
 namespace tierfs::stage {
 
@@ -27,22 +28,18 @@ std::string utc(std::int64_t seconds) {
     return text;
 }
 
-std::string pin_path(const std::string& folder) {
-    return folder + "/" + kBooks + "/pin";
-}
-
-bool is_pinned(const std::string& folder) {
-    struct stat status {};
-    return ::lstat(pin_path(folder).c_str(), &status) == 0;
-}
+constexpr const char* kPin = "pin";
 
 /// 0: never, as far as is known.
+std::int64_t last_used(const BookFolder& books) {
+    auto status = books.status("last-used");
+    if (!status) status = books.status(kManifest);
+    return status ? status->st_mtim.tv_sec : 0;
+}
+
 std::int64_t last_used(const std::string& folder) {
-    struct stat status {};
-    if (::lstat((folder + "/" + kBooks + "/last-used").c_str(), &status) == 0) return status.st_mtim.tv_sec;
-    if (::lstat((folder + "/" + kBooks + "/manifest.jsonl").c_str(), &status) == 0)
-        return status.st_mtim.tv_sec;
-    return 0;
+    const auto books = BookFolder::at(folder + "/" + kBooks);
+    return books ? last_used(*books) : 0;
 }
 
 std::uint64_t bytes_of(const Manifest& manifest) {
@@ -63,8 +60,8 @@ void show_status(const Destination& destination, Reporter& reporter) {
     std::uint64_t written = 0;
     for (const auto& [part, file] : journal.parts)
         for (const auto& [offset, mark] : file.pieces) written += mark.length;
-    const std::int64_t used = last_used(destination.path());
-    const bool pinned = is_pinned(destination.path());
+    const std::int64_t used = last_used(destination.books());
+    const bool pinned = destination.books().status(kPin).has_value();
     OrderedJson members = {{"files", manifest.records.size()},
                            {"bytes", bytes_of(manifest)},
                            {"unfinished_files", journal.parts.size()},
@@ -129,32 +126,31 @@ bool evict_files(Destination& destination, ManifestWriter& writer, const EvictOp
 
 /// The manifest last: until then a kill leaves a dataset that can be evicted again.
 Result<void> remove_books(const Destination& destination) {
-    std::error_code error;
-    std::vector<std::filesystem::path> paths;
-    for (const auto& entry : std::filesystem::directory_iterator(destination.books(), error))
-        if (entry.path() != destination.manifest_path()) paths.push_back(entry.path());
-    for (const auto& path : paths)
-        if (!error) std::filesystem::remove_all(path, error);
-    if (!error) std::filesystem::remove_all(destination.books(), error);
-    if (error) return fail(error.value(), destination.books() + ": " + error.message());
-    return {};
+    const auto& books = destination.books();
+    for (const auto& name : books.names()) {
+        if (name == kManifest) continue;
+        if (auto removed = remove_all_of(books.fd(), name); !removed)
+            return fail(removed.error().within(books.path()));
+    }
+    auto removed = books.remove(kManifest);
+    return removed ? remove_all_of(destination.root(), kBooks) : removed;
 }
 
 Result<void> evict(const std::string& folder, const EvictOptions& options, Reporter& reporter,
                    const StopFlag& stop) {
-    if (is_pinned(folder) && !options.even_pinned)
-        return fail(EPERM, folder + " is pinned: unpin it first, or give --even-pinned");
     Destination::Options how;
     how.wait = options.wait;
     how.lock = !options.dry_run;
     auto destination = Destination::open(folder, how, stop);
     if (!destination) return fail(destination.error());
+    if (destination->books().status(kPin) && !options.even_pinned)
+        return fail(EPERM, folder + " is pinned: unpin it first, or give --even-pinned");
     const std::uint64_t bytes = bytes_of(destination->manifest());
     const std::uint64_t files = destination->manifest().records.size();
     OrderedJson members = {{"files", files}, {"bytes", bytes}, {"dry_run", options.dry_run}};
     put_text(members, "path", destination->path());
     if (!options.dry_run) {
-        auto writer = ManifestWriter::open(destination->manifest_path(), destination->manifest().header);
+        auto writer = ManifestWriter::open(destination->books(), kManifest, destination->manifest().header);
         if (!writer) return fail(writer.error());
         if (evict_files(*destination, *writer, options, reporter, stop))
             return fail(EIO, destination->path() + ": not all of it could be removed");
@@ -218,11 +214,10 @@ int stage_pin(const std::vector<std::string>& folders, const std::string& reason
             status = 1;
             continue;
         }
-        const std::string path = pin_path(destination->path());
-        const FileDescriptor fd(
-            ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-        auto written = fd ? write_all(fd.get(), reason + "\n") : fail(system_error(errno, path));
-        if (written && ::fsync(fd.get()) != 0) written = fail(system_error(errno, path));
+        const auto pin = destination->books().book(kPin, O_WRONLY | O_CREAT | O_TRUNC);
+        auto written = pin ? write_all(pin->get(), reason + "\n") : fail(pin.error());
+        if (written && ::fsync(pin->get()) != 0)
+            written = fail(system_error(errno, destination->books().path(kPin)));
         if (!written) {
             reporter.error(written.error().message);
             status = 1;
@@ -238,8 +233,8 @@ int stage_unpin(const std::vector<std::string>& folders, Reporter& reporter, con
         if (!destination) {
             reporter.error(destination.error().message);
             status = 1;
-        } else if (::unlink(pin_path(destination->path()).c_str()) != 0 && errno != ENOENT) {
-            reporter.error(system_error(errno, pin_path(destination->path())).message);
+        } else if (const auto removed = destination->books().remove(kPin); !removed) {
+            reporter.error(removed.error().message);
             status = 1;
         }
     }
@@ -262,33 +257,33 @@ int stage_gc(const std::vector<std::string>& roots, const KeepFree& wanted, cons
              Reporter& reporter, const StopFlag& stop) {
     int status = 0;
     for (const auto& root : roots) {
-        const FileDescriptor fd(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-        if (!fd) {
-            reporter.error(system_error(errno, root).message);
+        const auto held = HeldFolder::open(root);
+        if (!held) {
+            reporter.error(held.error().message);
             status = 1;
             continue;
         }
-        auto datasets = datasets_below(root);
+        auto datasets = datasets_below(held->path);
         std::stable_sort(datasets.begin(), datasets.end(), [](const std::string& a, const std::string& b) {
             return last_used(a) < last_used(b);
         });
         std::uint64_t promised = 0;  // of a dry run
         const auto is_enough = [&] {
-            const auto space = space_of(fd.get());
+            const auto space = space_of(held->fd.get());
             return space && space->available + promised >= wanted.of(space->total);
         };
         for (const auto& dataset : datasets) {
             if (is_enough() || stop.requested()) break;
-            if (is_pinned(dataset)) continue;
             const auto seen = look_at(dataset, stop);
+            if (seen && seen->books().status(kPin)) continue;
             const std::uint64_t bytes = seen ? bytes_of(seen->manifest()) : 0;
-            const auto before = space_of(fd.get());
+            const auto before = space_of(held->fd.get());
             if (auto done = evict(dataset, options, reporter, stop); !done) {
                 reporter.warning(done.error().message);
             } else if (options.dry_run) {
                 promised += bytes;
             } else if (before) {
-                await_space(fd.get(), before->available + bytes, stop);
+                await_space(held->fd.get(), before->available + bytes, stop);
             }
         }
         if (is_enough()) continue;

@@ -85,7 +85,7 @@ class Verification {
 
 Result<void> remove_bad(const Destination& destination, std::vector<ManifestRecord> bad) {
     if (bad.empty()) return {};
-    auto writer = ManifestWriter::open(destination.manifest_path(), destination.manifest().header);
+    auto writer = ManifestWriter::open(destination.books(), kManifest, destination.manifest().header);
     if (!writer) return fail(writer.error());
     for (auto& record : bad) {
         if (auto removed = remove_below(destination.root(), record.path);

@@ -19,7 +19,7 @@ TEST(StageJournal, SaysWhatWasDone) {
     ManifestRecord record;
     record.path = "y";
     {
-        const auto journal = Journal::open(folder / "j");
+        const auto journal = Journal::open(folder.books(), "j");
         ASSERT_TRUE(journal) << journal.error().message;
         ASSERT_TRUE(journal->begin(one, {"x", "v1", 10 * kPiece, {}}));
         ASSERT_TRUE(journal->piece(one, {kPiece, kPiece, 7}));
@@ -29,7 +29,7 @@ TEST(StageJournal, SaysWhatWasDone) {
         ASSERT_TRUE(journal->sync());
     }
     JournalContents contents;
-    ASSERT_TRUE(contents.load(folder / "j"));
+    ASSERT_TRUE(contents.load(folder.books(), "j"));
     EXPECT_EQ(contents.damaged_lines, 0U);
     ASSERT_EQ(contents.parts.size(), 1U);
     EXPECT_EQ(contents.parts.at(one).pieces.size(), 2U);
@@ -41,7 +41,7 @@ TEST(StageJournal, TornAndForgedLinesAreLeftOut) {
     const TemporaryFolder folder;
     const std::string part = part_name("x", "s", "v");
     {
-        const auto journal = Journal::open(folder / "j");
+        const auto journal = Journal::open(folder.books(), "j");
         ASSERT_TRUE(journal->begin(part, {"x", "v", 100, {}}));
     }
     const std::string begun = folder.read("j");
@@ -54,24 +54,24 @@ TEST(StageJournal, TornAndForgedLinesAreLeftOut) {
         R"({"part":"0/ab.part","offset":0,"length":1,"crc32c":"00000000"})" + "\n" + "junk\n";
     folder.write("j", begun + forged + head + R"("offset":0,"len)");
     JournalContents contents;
-    ASSERT_TRUE(contents.load(folder / "j"));
+    ASSERT_TRUE(contents.load(folder.books(), "j"));
     EXPECT_EQ(contents.damaged_lines, 6U);
     EXPECT_TRUE(contents.parts.at(part).pieces.empty());
     {  // the torn line does not swallow the next one
-        const auto journal = Journal::open(folder / "j");
+        const auto journal = Journal::open(folder.books(), "j");
         ASSERT_TRUE(journal->piece(part, {0, 100, 1}));
     }
     JournalContents again;
-    ASSERT_TRUE(again.load(folder / "j"));
+    ASSERT_TRUE(again.load(folder.books(), "j"));
     EXPECT_EQ(again.parts.at(part).pieces.size(), 1U);
 }
 
 TEST(StageJournal, AbsentIsEmptyAndUnreadableIsAnError) {
     const TemporaryFolder folder;
     JournalContents contents;
-    EXPECT_TRUE(contents.load(folder / "none"));
+    EXPECT_TRUE(contents.load(folder.books(), "none"));
     EXPECT_TRUE(contents.parts.empty());
-    EXPECT_FALSE(contents.load(folder.path().string()));
+    EXPECT_FALSE(contents.load(folder.books(), "."));
 }
 
 }  // namespace journal_test

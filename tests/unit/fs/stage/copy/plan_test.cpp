@@ -46,7 +46,7 @@ class StagePlan : public testing::Test {
         record.source_version = file.attributes.version;
         record.mtime_ns = status.st_mtim.tv_sec * std::int64_t{1000000000} + status.st_mtim.tv_nsec;
         record.crc32c.resize(file.attributes.size == 0 ? 0 : 1);
-        auto writer = ManifestWriter::open(destinations_[0].manifest_path(), {kSource, "1", {}});
+        auto writer = ManifestWriter::open(destinations_[0].books(), kManifest, {kSource, "1", {}});
         ASSERT_TRUE(writer);
         const std::vector<ManifestRecord> records = {record};
         ASSERT_TRUE(writer->append(records));
@@ -151,7 +151,7 @@ TEST_F(StagePlan, AnInterruptedFileGoesOnAndAnotherVersionDoesNot) {
     open();
     const std::string part = part_name("a", kSource, "v1");
     {
-        const auto journal = Journal::open(destinations_[0].journal_path());
+        const auto journal = Journal::open(destinations_[0].books(), destinations_[0].journal_name());
         ASSERT_TRUE(journal);
         ASSERT_TRUE(journal->begin(part, {"a", "v1", 100, {}}));
         ASSERT_TRUE(journal->piece(part, {0, 50, 1}));

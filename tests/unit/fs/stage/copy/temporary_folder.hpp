@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "fs/stage/copy/book_folder.hpp"
 #include "tests/unit/read_file.hpp"
 
 namespace tierfs::stage {
@@ -27,6 +28,8 @@ class TemporaryFolder {
 
     [[nodiscard]] std::string operator/(const std::string& name) const { return (path_ / name).string(); }
     [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+    [[nodiscard]] BookFolder books() const { return BookFolder::at(path_.string()).value(); }
 
     void write(const std::string& name, const std::string& text) const {
         std::filesystem::create_directories((path_ / name).parent_path());
