@@ -13,6 +13,7 @@
 
 #include "config/base/fault_point.hpp"
 #include "config/base/log.hpp"
+#include "fs/daemon/confinement.hpp"
 #include "fs/daemon/daemon.hpp"
 #include "fs/daemon/unmount.hpp"
 
@@ -238,6 +239,7 @@ int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, Fold
 int run_daemon(DaemonStart start) {
     Channel channel = std::move(start.channel);
     const FileDescriptor signals = block_signals();
+    confine_daemon(start.settings);
     tune_process();
     try {
         FolderLocks locks([&channel](const std::string& folder, int descriptor) {

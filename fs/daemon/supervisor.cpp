@@ -19,6 +19,7 @@
 #include "config/base/fault_point.hpp"
 #include "config/base/log.hpp"
 #include "fs/cli/say.hpp"
+#include "fs/daemon/confinement.hpp"
 #include "fs/daemon/daemon.hpp"
 #include "fs/daemon/mount_in_place.hpp"
 #include "fs/daemon/service_notice.hpp"
@@ -223,6 +224,7 @@ void Supervisor::mount() {
     state_ = State::mounted;
     replaced_ = mounted->dead;
     listen();  // other starters see that it lives: the lock may go
+    confine_supervisor(settings_);
     if (send_mounted()) return;
     report_failure("the daemon cannot be told that " + settings_.mountpoint + " is mounted");
     daemon_channel_.close();

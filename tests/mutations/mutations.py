@@ -260,4 +260,16 @@ MUTATIONS = [
         "        return refuse(EMLINK, \"it is a file that has another name too\");\n",
         "",
         "BookFolder.*"),
+    Mutation(
+        "capabilities-kept", "the daemon of root's mount keeps all that root may",
+        "fs/daemon/confinement.cpp",
+        "    limit(sets, kept, true);\n",
+        "    limit(sets, ~CapabilitySet{0}, true);\n    (void)kept;\n",
+        mount="test_mount_of_a_bucket"),
+    Mutation(
+        "calls-let-through", "the filter refuses no system call",
+        "fs/daemon/confinement.cpp",
+        "::seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), call, 0)",
+        "::seccomp_rule_add(filter.get(), SCMP_ACT_LOG, call, 0)",
+        "Confinement.*"),
 ]

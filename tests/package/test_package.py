@@ -59,6 +59,26 @@ def test_systemd_accepts_the_units(unpacked, folder):
     assert "NoNewPrivileges=yes" in service and "LimitCORE=0" in service
 
 
+def test_systemd_calls_the_unit_of_a_bucket_safe(unpacked, folder):
+    """The figures stand in tierfs-security(7), with the drop-in."""
+    unit = (unpacked / "lib/systemd/system/tierfs@.service").read_text()
+    lines = [line.removeprefix(".B ").strip('"') for line in (REPOSITORY / "man/tierfs-security.7").read_text().splitlines()]
+    drop_in = [line for line in lines if line.startswith("CapabilityBoundingSet=")]
+    assert len(drop_in) == 2
+    exposed = []
+    for name, text in (("any", unit), ("bucket", unit.replace("[Install]", "\n".join([*drop_in, "[Install]"])))):
+        place = folder / name
+        place.mkdir()
+        (place / "tierfs@.service").write_text(text)
+        done = run("systemd-analyze", "security", "--offline=true", "--no-pager", place / "tierfs@.service")
+        if "unrecognized option" in done.stderr:
+            pytest.skip("systemd is older than 250")
+        found = re.search(r"Overall exposure level for \S+: ([\d.]+) ", done.stdout)
+        assert found, done
+        exposed.append(float(found[1]))
+    assert exposed[0] < 6 and exposed[1] < 5, exposed
+
+
 def test_fstab_examples_are_taken_by_mount(unpacked):
     lines = [line.split() for line in (unpacked / "usr/share/doc/tierfs/examples/fstab").read_text().splitlines()
              if line and not line.startswith("#")]
