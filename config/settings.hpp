@@ -34,6 +34,7 @@ struct Settings {
     bool supervisor = true;      ///< a new daemon takes over from one that died
     unsigned restart_limit = 5;  ///< restart.limit: as many within a minute, then the mount ends
     std::chrono::milliseconds metadata_ttl{60000};  ///< metadata.ttl; kForever for immutable datasets
+    std::string metadata_acl = "auto";              ///< metadata.acl: auto, true, false
     bool metadata_stale =
         true;  ///< metadata.stale: read-only, what is known goes on while the origin is away
 
@@ -65,6 +66,7 @@ struct Settings {
 
     bool writes_link = true;  ///< writes.link: of buckets, link(2) makes a second object
 
+    std::string direct_passthrough = "auto";  ///< direct.passthrough: auto, true, false
     std::string writes_passthrough = "auto";  ///< writes.passthrough: auto, true, false
 
     std::string fill_shard;  ///< fill.shard: "I/N", this node reads that share of the files; empty: not known

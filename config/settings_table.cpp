@@ -67,6 +67,17 @@ std::vector<Key> make_table() {
         {"metadata.stale", Kind::flag, &S::metadata_stale,
          "Of read-only mounts: while the source does not answer, names and attributes that are known go on, however old, "
          "and so do the bytes that the tiers hold; false, and with pack.staleness=check: for one more metadata.ttl. With metadata.ttl=0s nothing does."},
+        {"metadata.acl",
+         Kind::choice,
+         &S::metadata_acl,
+         "Of directories that are mounted read-only: the kernel checks the source's access control lists, which costs who does "
+         "not own a file one more request when he opens it first. auto: where the source directory has a list itself; false: "
+         "nobody gets in by a list.",
+         0,
+         0,
+         false,
+         false,
+         {"auto", "true", "false"}},
         {"memory.limit", Kind::size, &S::memory_limit,
          "Memory of the whole process; auto: 25 % of the cgroup's limit, at most 8G.", 96 * kMiB,
          kLargestSize, false, true},
@@ -151,6 +162,17 @@ std::vector<Key> make_table() {
         {"demote.idle", Kind::duration, &S::demote_idle,
          "What was not read for so long leaves RAM, but for what is pinned; forever: nothing does.", 1000,
          kMostTime},
+        {"direct.passthrough",
+         Kind::choice,
+         &S::direct_passthrough,
+         "Of read-only mounts: the kernel itself reads complete files for who opens them with O_DIRECT, too, and refuses (EINVAL) "
+         "what is not aligned as the cache's file system wants it. auto: until somebody reads so at an offset or of a length "
+         "that is no multiple of 4 KiB; false: the daemon answers, whatever the alignment.",
+         0,
+         0,
+         false,
+         false,
+         {"auto", "true", "false"}},
         {"writes.exclusive", Kind::flag, &S::writes_exclusive,
          "Of buckets that are mounted writable: what another host has written since a file was opened for "
          "writing here is not overwritten, and close or fsync fails (ESTALE; EEXIST of a new file). The "

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "backends/origin/origin.hpp"
 #include "config/base/fault_point.hpp"
 
 namespace tierfs {
@@ -38,30 +39,32 @@ std::optional<std::uint32_t> owning_group_permissions(std::span<const std::byte>
     return *group & mask;
 }
 
-std::uint32_t AclReader::mode_of(const std::string& path, const struct stat& status) const {
-    return mode_by(::lgetxattr, path, status);
+AclReader::Modes AclReader::modes_of(const std::string& path, const struct stat& status) const {
+    return modes_by(::lgetxattr, path, status);
 }
 
-std::uint32_t AclReader::mode_of(int descriptor, const struct stat& status) const {
+AclReader::Modes AclReader::modes_of(int descriptor, const struct stat& status) const {
     // fgetxattr(2) refuses O_PATH descriptors; the link in /proc leads to the file itself.
-    return mode_by(::getxattr, "/proc/self/fd/" + std::to_string(descriptor), status);
+    return modes_by(::getxattr, "/proc/self/fd/" + std::to_string(descriptor), status);
 }
 
-std::uint32_t AclReader::mode_by(Getter getter, const std::string& path, const struct stat& status) const {
+AclReader::Modes AclReader::modes_by(Getter getter, const std::string& path,
+                                     const struct stat& status) const {
     const std::uint32_t mode = status.st_mode & 07777U;
-    if ((mode & S_IRWXG) == 0 || S_ISLNK(status.st_mode) || without_acls_ == status.st_dev) return mode;
+    if ((mode & S_IRWXG) == 0 || S_ISLNK(status.st_mode) || without_acls_ == status.st_dev) return {mode, 0};
     std::array<std::byte, kLongestAcl> value;
     const ssize_t length = TIERFS_FAULT_CALL(
         "dir.acl", getter(path.c_str(), "system.posix_acl_access", value.data(), value.size()));
-    if (length < 0 && errno == ENODATA) return mode;
+    if (length < 0 && errno == ENODATA) return {mode, 0};
     if (length < 0 && errno == ENOTSUP) {
         without_acls_ = status.st_dev;
-        return mode;
+        return {mode, 0};
     }
     const std::uint32_t others = mode & ~static_cast<std::uint32_t>(S_IRWXG);
-    if (length < 0) return others;
+    if (length < 0) return {others, 0};
     const auto group = owning_group_permissions(std::span(value).first(static_cast<std::size_t>(length)));
-    return others | (group.value_or(0) << 3U & mode);
+    if (!group) return {others, 0};
+    return {others | (*group << 3U & mode), kHasAcl | (mode & kAclMask)};
 }
 
 }  // namespace tierfs

@@ -21,16 +21,19 @@ std::optional<std::uint32_t> owning_group_permissions(std::span<const std::byte>
 /// Thread-safe.
 class AclReader {
   public:
-    /// Permission bits (07777) of `status`, which is what stat(2) said of `path`; the last link is not
-    /// followed. The group bits are dropped when the ACL cannot be read or understood.
-    [[nodiscard]] std::uint32_t mode_of(const std::string& path, const struct stat& status) const;
+    /// Attributes::mode and acl.
+    struct Modes {
+        std::uint32_t mode = 0, acl = 0;
+    };
+    /// `status` is what stat(2) said of `path`; the last link is not followed. The group bits of the mode are
+    /// dropped when the ACL cannot be read or understood.
+    [[nodiscard]] Modes modes_of(const std::string& path, const struct stat& status) const;
     /// The same for what a descriptor refers to, O_PATH included.
-    [[nodiscard]] std::uint32_t mode_of(int descriptor, const struct stat& status) const;
+    [[nodiscard]] Modes modes_of(int descriptor, const struct stat& status) const;
 
   private:
     using Getter = ssize_t (*)(const char*, const char*, void*, std::size_t);
-    [[nodiscard]] std::uint32_t mode_by(Getter getter, const std::string& path,
-                                        const struct stat& status) const;
+    [[nodiscard]] Modes modes_by(Getter getter, const std::string& path, const struct stat& status) const;
 
     /// The file system that was found last to know no ACLs: it is not asked again for each file.
     mutable std::atomic<dev_t> without_acls_{0};

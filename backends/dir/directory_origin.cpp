@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
+#include <sys/xattr.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +21,7 @@
 #include "backends/dir/patient_calls.hpp"
 #include "backends/dir/posix_directory.hpp"
 #include "backends/origin/read_pool.hpp"
+#include "backends/origin/sorted_window.hpp"
 #include "backends/origin/young_version.hpp"
 #include "config/base/fault_point.hpp"
 #include "config/base/file_descriptor.hpp"
@@ -30,22 +32,29 @@ namespace tierfs {
 namespace {
 
 constexpr std::size_t kNamesPerPage = 4096;
-constexpr std::size_t kKeptListings = 8;
+/// Of memory.limit: the names of one directory, and of all that somebody is in the middle of.
+constexpr std::uint64_t kShareOfNames = 64, kShareOfListings = 32;
+constexpr std::uint64_t kLeastNameBytes = 16 << 20, kMostNameBytes = 64 << 20;
 constexpr std::size_t kNamesPerProgress = 64;
 constexpr unsigned kMaxReadThreads = 16;
+constexpr std::size_t kLongestXattr = 65536;  // XATTR_SIZE_MAX, XATTR_LIST_MAX of the kernel
+constexpr const char* kAccessList = "system.posix_acl_access";
+constexpr const char* kDefaultList = "system.posix_acl_default";
 
 /// The sorted names of a directory between two pages of it.
 struct PartialListing {
     std::string path;
     std::string token;  ///< the last name that was returned
-    std::vector<std::string> names;
+    SortedWindow<std::string>::Stretch stretch;
     std::size_t position = 0;
 };
 
-/// Listings that somebody is in the middle of, the latest first. Readdir gives no order, so a page can only
-/// be cut from all names, sorted; keeping them saves reading the directory again for each page. Thread-safe.
+/// Listings that somebody is in the middle of, the latest first. Keeping them saves reading the directory
+/// again for each page. Thread-safe.
 class PartialListings {
   public:
+    explicit PartialListings(std::uint64_t most_bytes) : most_bytes_(most_bytes) {}
+
     /// Takes the listing out, if it is here.
     std::optional<PartialListing> take(const std::string& path, const std::string& token) {
         const MutexLock lock(mutex_);
@@ -61,42 +70,57 @@ class PartialListings {
     void keep(PartialListing listing) {
         const MutexLock lock(mutex_);
         kept_.push_front(std::move(listing));
-        if (kept_.size() > kKeptListings) kept_.pop_back();
+        std::uint64_t bytes = 0;
+        for (auto it = kept_.begin(); it != kept_.end();) {
+            bytes += it->stretch.bytes;
+            it = bytes > most_bytes_ && it != kept_.begin() ? kept_.erase(it) : std::next(it);
+        }
     }
 
   private:
+    const std::uint64_t most_bytes_;
     Mutex mutex_;
     std::list<PartialListing> kept_ TIERFS_GUARDED_BY(mutex_);
 };
 
-Result<std::vector<std::string>> sorted_names(FileDescriptor descriptor, const std::string& path,
-                                              PatientCalls::Progress& progress) {
+/// A name, its place in the window while that grows, and what malloc takes for a long one.
+std::size_t bytes_of(const std::string& name) {
+    constexpr std::size_t kInside = 15, kMalloc = 24;
+    return 3 * sizeof(std::string) + (name.size() > kInside ? name.size() + kMalloc : 0);
+}
+
+Result<SortedWindow<std::string>::Stretch> sorted_names(FileDescriptor descriptor, const std::string& path,
+                                                        const std::string& after, std::size_t most_bytes,
+                                                        PatientCalls::Progress& progress) {
     if (const int code = TIERFS_FAULT("dir.readdir"); code != 0)
         return fail(system_error(code, "directory '" + path + "'"));
     DIR* const raw = ::fdopendir(descriptor.get());
     if (raw == nullptr) return fail(system_error(errno, "directory '" + path + "'"));
     descriptor.release();  // closedir closes it
     const std::unique_ptr<DIR, int (*)(DIR*)> stream(raw, ::closedir);
-    std::vector<std::string> names;
-    for (;;) {
+    SortedWindow<std::string> names(after, most_bytes);
+    for (std::size_t number = 0;; ++number) {
         errno = 0;
         const struct dirent* entry = ::readdir(stream.get());
         if (entry == nullptr) break;
-        const std::string_view name(static_cast<const char*>(entry->d_name));
-        if (name != "." && name != "..") names.emplace_back(name);
-        if (names.size() % kNamesPerProgress == 0) progress.made();
+        std::string name(static_cast<const char*>(entry->d_name));
+        const auto bytes = bytes_of(name);
+        if (name != "." && name != "..") names.add(std::move(name), bytes);
+        if (number % kNamesPerProgress == 0) progress.made();
     }
     if (errno != 0) return fail(system_error(errno, "directory '" + path + "'"));
-    std::sort(names.begin(), names.end());
-    return names;
+    return names.take();
 }
 
 /// The source itself, asked with calls that may hang. Thread-safe. Owned by whoever asks, since a thread may
 /// come back from the kernel when all else has gone.
 class Directory {
   public:
-    Directory(FileDescriptor root, std::string real_path)
-        : root_(std::move(root)), real_path_(std::move(real_path)) {}
+    Directory(FileDescriptor root, std::string real_path, std::uint64_t memory_limit)
+        : root_(std::move(root)),
+          real_path_(std::move(real_path)),
+          most_name_bytes_(std::clamp(memory_limit / kShareOfNames, kLeastNameBytes, kMostNameBytes)),
+          partial_(std::max(memory_limit / kShareOfListings, most_name_bytes_)) {}
 
     [[nodiscard]] const std::string& real_path() const { return real_path_; }
     [[nodiscard]] Result<void> check() const;
@@ -106,6 +130,9 @@ class Directory {
     Result<std::string> read_link(const std::string& path);
     void serve(OriginRead& request);
     [[nodiscard]] Result<struct statvfs> statistics() const;
+    Result<std::string> xattr(const std::string& path, const std::string& name);
+    Result<std::vector<std::string>> xattr_names(const std::string& path);
+    [[nodiscard]] Acls acls() const;
 
     [[nodiscard]] OriginStats stats() const {
         OriginStats stats;
@@ -129,6 +156,7 @@ class Directory {
     const std::string real_path_;
     mutable std::atomic<std::int64_t> tick_ns_ = 0;  ///< see young_version.hpp; 0: not known yet
     const AclReader acls_;
+    const std::uint64_t most_name_bytes_;
     PartialListings partial_;
     mutable std::atomic<bool> knows_dont_cache_ = true;  ///< this file system does
     std::atomic<std::uint64_t> gets_ = 0, heads_ = 0, lists_ = 0, others_ = 0, bytes_read_ = 0, errors_ = 0;
@@ -148,10 +176,11 @@ auto uninterrupted(Call call) {
 class DirectoryOrigin final : public Origin {
   public:
     DirectoryOrigin(FileDescriptor root, FileDescriptor root_of_writer, FileDescriptor root_of_tree,
-                    std::string real_path, unsigned threads, std::chrono::milliseconds deadline)
+                    std::string real_path, unsigned threads, std::chrono::milliseconds deadline,
+                    std::uint64_t memory_limit)
         : writer_(std::move(root_of_writer), real_path),
           tree_(std::move(root_of_tree)),
-          directory_(std::make_shared<Directory>(std::move(root), std::move(real_path))),
+          directory_(std::make_shared<Directory>(std::move(root), std::move(real_path), memory_limit)),
           calls_(threads, deadline, reachability_),
           pool_(
               threads, deadline, [directory = directory_](OriginRead& read) { directory->serve(read); },
@@ -198,6 +227,18 @@ class DirectoryOrigin final : public Origin {
     Result<std::string> read_link(const std::string& path) override {
         return ask<std::string>([path](Directory& directory) { return directory.read_link(path); });
     }
+    Result<std::string> xattr(const std::string& path, const std::string& name) override {
+        return ask<std::string>([path, name](Directory& directory) { return directory.xattr(path, name); });
+    }
+    Result<std::vector<std::string>> xattr_names(const std::string& path) override {
+        return ask<std::vector<std::string>>(
+            [path](Directory& directory) { return directory.xattr_names(path); });
+    }
+    [[nodiscard]] bool has_xattrs() const override { return true; }
+    [[nodiscard]] Acls acls() override {
+        return ask<Acls>([](Directory& directory) { return Result<Acls>(directory.acls()); })
+            .value_or(Acls::none);
+    }
     void read(OriginRead request) override { pool_.submit(std::move(request)); }
 
     void stop() override {
@@ -237,6 +278,48 @@ Result<struct statvfs> Directory::statistics() const {
     return found;
 }
 
+// fgetxattr(2) refuses O_PATH descriptors; the link in /proc leads to the file itself.
+Result<std::string> Directory::xattr(const std::string& path, const std::string& name) {
+    ++others_;
+    const auto opened = open_beneath(root_.get(), path, O_PATH | O_NOFOLLOW);
+    if (!opened) return fail(opened.error());
+    const auto file = "/proc/self/fd/" + std::to_string(opened->get());
+    std::string value(kLongestXattr, '\0');
+    const auto size =
+        TIERFS_FAULT_CALL("dir.getxattr", ::getxattr(file.c_str(), name.c_str(), value.data(), value.size()));
+    if (size < 0)
+        return fail(system_error(errno == ENOTSUP ? ENODATA : errno, "attribute of '" + path + "'"));
+    value.resize(static_cast<std::size_t>(size));
+    return value;
+}
+
+Result<std::vector<std::string>> Directory::xattr_names(const std::string& path) {
+    ++others_;
+    const auto opened = open_beneath(root_.get(), path, O_PATH | O_NOFOLLOW);
+    if (!opened) return fail(opened.error());
+    const auto file = "/proc/self/fd/" + std::to_string(opened->get());
+    std::string all(kLongestXattr, '\0');
+    const auto length = TIERFS_FAULT_CALL("dir.listxattr", ::listxattr(file.c_str(), all.data(), all.size()));
+    if (length < 0 && errno == ENOTSUP) return std::vector<std::string>{};
+    if (length < 0) return fail(system_error(errno, "attributes of '" + path + "'"));
+    all.resize(static_cast<std::size_t>(length));
+    std::vector<std::string> names;
+    for (std::size_t at = 0; at < all.size(); at += names.back().size() + 1)
+        names.emplace_back(all.data() + at);  // each ends in a NUL
+    std::erase_if(names, [](const std::string& name) {
+        return !name.starts_with("user.") && name != kAccessList && name != kDefaultList;
+    });
+    return names;
+}
+
+Acls Directory::acls() const {
+    const auto file = "/proc/self/fd/" + std::to_string(root_.get());
+    if (::getxattr(file.c_str(), kAccessList, nullptr, 0) > 0 ||
+        ::getxattr(file.c_str(), kDefaultList, nullptr, 0) > 0)
+        return Acls::used;
+    return errno == ENOTSUP ? Acls::none : Acls::possible;
+}
+
 Result<Attributes> Directory::stat(const std::string& path) {
     ++heads_;
     const auto opened = open_beneath(root_.get(), path, O_PATH | O_NOFOLLOW);
@@ -246,7 +329,9 @@ Result<Attributes> Directory::stat(const std::string& path) {
         return fail(system_error(errno, "'" + path + "'"));
     BeneathStat result = to_attributes(status);
     if (result.is_special) return fail(ENOENT, "'" + path + "' is neither file, directory nor symlink");
-    result.attributes.mode = acls_.mode_of(opened->get(), status);
+    const auto modes = acls_.modes_of(opened->get(), status);
+    result.attributes.mode = modes.mode;
+    result.attributes.acl = modes.acl;
     mark_young(result.attributes);
     return std::move(result.attributes);
 }
@@ -299,20 +384,19 @@ Result<ListPage> Directory::list(const std::string& path, const std::string& tok
     std::optional<PartialListing> listing;
     if (!token.empty()) listing = partial_.take(path, token);
     if (!listing) {
-        auto names = sorted_names(std::move(*opened), path, progress);
+        auto names = sorted_names(std::move(*opened), path, token, most_name_bytes_, progress);
         if (!names) return fail(names.error());
         listing = PartialListing{path, token, std::move(*names), 0};
-        const auto from = std::upper_bound(listing->names.begin(), listing->names.end(), token);
-        listing->position = token.empty() ? 0 : static_cast<std::size_t>(from - listing->names.begin());
     }
+    const auto& names = listing->stretch.names;
 
     ListPage page;
     const std::string within = "/proc/self/fd/" + std::to_string(directory.get()) + "/";
-    const std::size_t end = std::min(listing->names.size(), listing->position + kNamesPerPage);
+    const std::size_t end = std::min(names.size(), listing->position + kNamesPerPage);
     page.entries.reserve(end - listing->position);
     for (; listing->position < end; ++listing->position) {
         if (listing->position % kNamesPerProgress == 0) progress.made();
-        const std::string& name = listing->names[listing->position];
+        const std::string& name = names[listing->position];
         struct stat status {};
         if (TIERFS_FAULT_CALL("dir.entry",
                               ::fstatat(directory.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW)) != 0) {
@@ -324,12 +408,14 @@ Result<ListPage> Directory::list(const std::string& path, const std::string& tok
             ++page.hidden["socket, pipe or device"];
             continue;
         }
-        result.attributes.mode = acls_.mode_of(within + name, status);
+        const auto modes = acls_.modes_of(within + name, status);
+        result.attributes.mode = modes.mode;
+        result.attributes.acl = modes.acl;
         mark_young(result.attributes);
         page.entries.push_back(DirectoryEntry{name, std::move(result.attributes)});
     }
-    if (end < listing->names.size()) {
-        page.next = listing->names[end - 1];
+    if (end < names.size() || !listing->stretch.is_last) page.next = names[end - 1];
+    if (end < names.size()) {
         listing->token = page.next;
         partial_.keep(std::move(*listing));
     }
@@ -401,7 +487,7 @@ Result<std::unique_ptr<Origin>> open_directory_origin(const Settings& settings, 
     const unsigned threads = std::clamp(settings.origin_connections, 1U, kMaxReadThreads);
     return std::make_unique<DirectoryOrigin>(std::move(root), std::move(root_of_writer),
                                              std::move(root_of_tree), std::string(real.get()), threads,
-                                             settings.origin_deadline);
+                                             settings.origin_deadline, settings.memory_limit);
 }
 
 }  // namespace tierfs

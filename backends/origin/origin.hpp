@@ -33,12 +33,22 @@ struct Attributes {
     std::int64_t mtime_ns = 0;
     std::int64_t ctime_ns = 0;
     std::uint32_t mode = 0444;  ///< permission bits only (07777)
+    std::uint32_t acl = 0;  ///< kHasAcl | what its mask lets the group have (0070); 0: no access control list
     std::uint32_t uid = 0, gid = 0;
     std::uint32_t nlink = 1;
     std::uint64_t link = 0;  ///< of a file with several names, the same for all (link_of); 0: it has one name
     bool archived = false;   ///< S3 storage class that must be restored first: reads fail with EACCES at once
     std::string version;
 };
+
+/// Of Attributes::acl. With a list `mode` has what the owning group itself may do; who checks the list has to
+/// show the mask in its place, as stat(2) does.
+inline constexpr std::uint32_t kHasAcl = 01;
+inline constexpr std::uint32_t kAclMask = 0070;
+
+/// Access control lists of a source: those of a file system that has them count by themselves, where its root
+/// has one (`used`), or where a setting says so (`possible`).
+enum class Acls : std::uint8_t { none, possible, used };
 
 /// Of an inode of a file system, never that of a node: those are small numbers. The finaliser is that of SplitMix64 (Steele, Lea,
 /// Flood, 2014).
@@ -62,6 +72,8 @@ struct ListPage {
     std::vector<DirectoryEntry> entries;
     std::string next;                             ///< pass to the next call; empty: that was the last page
     std::map<std::string, std::uint64_t> hidden;  ///< reason -> number of keys of this page that are no paths
+    /// How old it is as an answer: it may have been read with the pages before it.
+    std::chrono::nanoseconds age{0};
 };
 
 /// Demand: a reader waits. Prefetch: a reader will want it soon. Fill: bulk, in the background.
@@ -99,7 +111,7 @@ class WritableOrigin;
 
 /// The source of truth of a mount.
 ///
-/// Thread-safe. `ping`, `stat`, `statistics`, `list` and `read_link` block the caller for at most the deadline of the settings
+/// Thread-safe. `ping`, `stat`, `statistics`, `xattr`, `xattr_names`, `acls`, `list` and `read_link` block the caller for at most the deadline of the settings
 /// (plus a second); `read` does not block. Errors: ENOENT, EACCES (credentials, permissions, archived),
 /// ETIMEDOUT, ENOTDIR, EIO; the message says which request to which endpoint failed and why, without secrets.
 class Origin {
@@ -125,6 +137,18 @@ class Origin {
     /// Of the file system that the source is, for df. EOPNOTSUPP where it has no measure (has_statistics).
     virtual Result<struct statvfs> statistics() { return fail(EOPNOTSUPP, "the source has no measure"); }
     [[nodiscard]] virtual bool has_statistics() const { return false; }
+
+    /// An extended attribute of a path, and the names of all: those of users ("user."), and access control lists as
+    /// "system.posix_acl_access" and "system.posix_acl_default" (acl(5)). ENODATA: there is none of that name.
+    /// EOPNOTSUPP where there are none at all (has_xattrs).
+    virtual Result<std::string> xattr(const std::string& /*path*/, const std::string& /*name*/) {
+        return fail(EOPNOTSUPP, "the source has no extended attributes");
+    }
+    virtual Result<std::vector<std::string>> xattr_names(const std::string& /*path*/) {
+        return fail(EOPNOTSUPP, "the source has no extended attributes");
+    }
+    [[nodiscard]] virtual bool has_xattrs() const { return false; }
+    [[nodiscard]] virtual Acls acls() { return Acls::none; }
 
     /// Attributes of a path; "" is the root. A symlink is not followed.
     virtual Result<Attributes> stat(const std::string& path) = 0;

@@ -36,14 +36,15 @@ constexpr CapabilitySet bit(int capability) {
     return CapabilitySet{1} << capability;
 }
 
-constexpr CapabilitySet kAlways = bit(CAP_SYS_ADMIN);
-constexpr CapabilitySet kReadsDirectory = bit(CAP_DAC_READ_SEARCH) | bit(CAP_FOWNER);
-// Those of callers for whom it acts, and: room of the caller (CAP_SYS_RESOURCE), other hosts' leases, and a
-// look at who has a file open (CAP_SYS_PTRACE).
-constexpr CapabilitySet kWritesDirectory = kReadsDirectory | bit(CAP_DAC_OVERRIDE) | bit(CAP_CHOWN) |
+// The other one: whether a process that waits is about to end, and which of those that have a file open closes it
+// last, stands in /proc where it is told to whom it may trace alone.
+constexpr CapabilitySet kAlways = bit(CAP_SYS_ADMIN) | bit(CAP_SYS_PTRACE);
+constexpr CapabilitySet kReads = bit(CAP_DAC_READ_SEARCH);
+// Those of callers for whom it acts, and: room of the caller (CAP_SYS_RESOURCE), other hosts' leases.
+constexpr CapabilitySet kWritesDirectory = kReads | bit(CAP_DAC_OVERRIDE) | bit(CAP_FOWNER) | bit(CAP_CHOWN) |
                                            bit(CAP_FSETID) | bit(CAP_MKNOD) | bit(CAP_SETUID) |
                                            bit(CAP_SETGID) | bit(CAP_SETFCAP) | bit(CAP_LINUX_IMMUTABLE) |
-                                           bit(CAP_LEASE) | bit(CAP_SYS_RESOURCE) | bit(CAP_SYS_PTRACE);
+                                           bit(CAP_LEASE) | bit(CAP_SYS_RESOURCE);
 // The supervisor goes to the mount point, whoever owns what is above it.
 constexpr CapabilitySet kTakesMountAway = bit(CAP_SYS_ADMIN) | bit(CAP_DAC_READ_SEARCH);
 
@@ -84,10 +85,11 @@ std::vector<Wanted> wanted_paths(const Settings& settings) {
     };
     wanted.push_back({settings.index_path, kMake});
     wanted.push_back({parent(settings.log_file), kMake});
+    wanted.push_back({settings.log_file, R_OK | W_OK});
     wanted.push_back({parent(settings.mountpoint), X_OK});
     if (const auto metrics = parse_listen_address(settings.metrics_listen))
         wanted.push_back({parent(metrics->path), kMake});
-    if (!settings.source.starts_with("s3://")) return wanted;
+    if (!settings.source.starts_with("s3://") && !settings.pack.starts_with("s3://")) return wanted;
     wanted.push_back({settings.s3_ca_bundle, R_OK});
     for (const char* name : {"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_CA_BUNDLE",
                              "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"})
@@ -135,8 +137,12 @@ void keep(CapabilitySet kept) {
 
 CapabilitySet daemon_capabilities(const Settings& settings) {
     CapabilitySet kept = kAlways;
-    if (directory_of_source(settings.source)) kept |= settings.read_only ? kReadsDirectory : kWritesDirectory;
-    if (settings.source.starts_with("nfs://")) kept |= bit(CAP_NET_BIND_SERVICE);
+    for (const auto& source : {settings.source, settings.pack}) {
+        if (source.empty()) continue;
+        if (directory_of_source(source)) kept |= settings.read_only ? kReads : kWritesDirectory;
+        if (source.starts_with("s3://") && !settings.read_only) kept |= kReads;  // of /proc/PID/fdinfo
+        if (source.starts_with("nfs://")) kept |= bit(CAP_NET_BIND_SERVICE);
+    }
     if (const auto metrics = parse_listen_address(settings.metrics_listen);
         metrics && metrics->path.empty() && metrics->port < 1024)
         kept |= bit(CAP_NET_BIND_SERVICE);

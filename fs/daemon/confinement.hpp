@@ -13,10 +13,12 @@ using CapabilitySet = std::uint64_t;
 
 /// What the daemon of such a mount does its work with, when it runs as root. CAP_SYS_ADMIN is always among
 /// them: with it the kernel reads files by itself (passthrough), and the mount of a supervisor that died is
-/// taken away. A bucket takes no other; NFS asks from a port below 1024; a directory is read with what lets
-/// root read all of it, and written with what the callers of a writable mount may do. Folders of the cache
-/// and files of settings that root could not use without CAP_DAC_OVERRIDE, since a folder on the way is
-/// somebody else's, add that one. Looks at these folders; logs the reason then.
+/// taken away; and CAP_SYS_PTRACE, to read in /proc of the processes that wait. A bucket takes no other, but one
+/// that is written CAP_DAC_READ_SEARCH, for the same; NFS asks from a port below 1024; a directory, also one
+/// with a pack, is read with what lets root read all of it, and written with what the callers of a writable
+/// mount may do. Folders of the cache and files of settings that root could not use without
+/// CAP_DAC_OVERRIDE, since a folder on the way is somebody else's, add that one. Looks at these folders; logs
+/// the reason then.
 CapabilitySet daemon_capabilities(const Settings& settings);
 
 /// For a process that has no threads yet; what is started later inherits it. Nothing is given up where it

@@ -206,8 +206,8 @@ Result<void> Daemon::serve(FileDescriptor device, const std::string& number, Fil
 
 Result<void> Daemon::open_engine(const std::string& number) {
     if (settings_.read_only) {
-        engine_ =
-            std::make_unique<ReadonlyEngine>(*names_, *store_, nvme_.get(), settings_, record_, takes_over_);
+        engine_ = std::make_unique<ReadonlyEngine>(*origin_, *names_, *store_, nvme_.get(), settings_,
+                                                   record_, takes_over_);
         return {};
     }
     auto opened =

@@ -4,6 +4,15 @@
 
 namespace tierfs {
 
+bool ReadonlyEngine::checks_acls(Origin& origin) const {
+    if (takes_over_) return record_.checks_acls();
+    if (settings_.metadata_acl == "false") return false;
+    const auto acls = origin.acls();
+    const bool checks = acls == Acls::used || (acls == Acls::possible && settings_.metadata_acl == "true");
+    if (checks) record_.set_checks_acls();
+    return checks;
+}
+
 SessionHandlers ReadonlyEngine::handlers() {
     SessionHandlers handlers{&Operations::table(), &operations_, &Operations::at_once};
     handlers.record = &record_;

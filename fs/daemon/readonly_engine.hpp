@@ -17,14 +17,14 @@ namespace tierfs {
 class ReadonlyEngine final : public Engine {
   public:
     /// `nvme`: null, there is none. `takes_over`: another daemon served the connection before.
-    ReadonlyEngine(Namespace& names, Store& store, NvmeTier* nvme, const Settings& settings,
+    ReadonlyEngine(Origin& origin, Namespace& names, Store& store, NvmeTier* nvme, const Settings& settings,
                    ConnectionRecord& record, bool takes_over)
         : names_(names),
           nvme_(nvme),
           settings_(settings),
           record_(record),
           takes_over_(takes_over),
-          operations_(names, store, settings, &record) {}
+          operations_(names, store, settings, &record, checks_acls(origin)) {}
 
     [[nodiscard]] SessionHandlers handlers() override;
     [[nodiscard]] unsigned threads() const override { return Session::default_threads(); }
@@ -38,6 +38,10 @@ class ReadonlyEngine final : public Engine {
     bool release_waiters(std::chrono::milliseconds /*patience*/) override { return true; }
 
   private:
+    /// As it was negotiated, where another daemon did that: the kernel must not be shown a mask in the place of the
+    /// group's permissions when it does not look at the list.
+    [[nodiscard]] bool checks_acls(Origin& origin) const;
+
     Namespace& names_;
     NvmeTier* const nvme_;
     const Settings& settings_;

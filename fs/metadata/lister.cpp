@@ -61,7 +61,7 @@ void Lister::post(const ListingPtr& listing) {
         const auto begun = begin(*listing);
         if (!begun) return finish(*listing, fail(begun.error()));
         if (!*begun) return finish(*listing, {});
-        arrived(listing, origin_.list(listing->path, {}));
+        arrived(listing, ask_origin(listing->path, {}));
     });
 }
 
@@ -79,13 +79,18 @@ Result<bool> Lister::begin(Listing& listing) {
 void Lister::ask(const ListingPtr& listing) {
     // Patience counts from page to page: a listing that goes on may take as long as it takes.
     workers_.post([this, listing, token = listing->token, asked = patience_.now()](bool canceled) {
-        if (canceled) return arrived(listing, fail(ECANCELED, "the mount is being stopped"));
-        if (patience_.is_over(asked)) return arrived(listing, fail(Patience::error()));
-        arrived(listing, origin_.list(listing->path, token));
+        if (canceled) return arrived(listing, {fail(ECANCELED, "the mount is being stopped")});
+        if (patience_.is_over(asked)) return arrived(listing, {fail(Patience::error())});
+        arrived(listing, ask_origin(listing->path, token));
     });
 }
 
-void Lister::arrived(const ListingPtr& listing, Result<ListPage> page) {
+Lister::Page Lister::ask_origin(const std::string& path, const std::string& token) {
+    const auto asked = freshness_.now();
+    return {origin_.list(path, token), asked};
+}
+
+void Lister::arrived(const ListingPtr& listing, Page page) {
     {
         MutexLock lock(mutex_);
         if (listing->taking_in) {
@@ -99,7 +104,8 @@ void Lister::arrived(const ListingPtr& listing, Result<ListPage> page) {
 
 /// Called by one thread at a time, which has set `taking_in`. Once it has finished the listing, that stays
 /// set, and a page that comes still is left alone.
-void Lister::advance(const ListingPtr& listing, const Result<ListPage>& page) {
+void Lister::advance(const ListingPtr& listing, const Page& arrived) {
+    const auto& page = arrived.page;
     if (!page) {
         if (page.error().code == ENOENT || page.error().code == ENOTDIR) gone_(listing->directory);
         return finish(*listing, fail(page.error()));
@@ -112,7 +118,8 @@ void Lister::advance(const ListingPtr& listing, const Result<ListPage>& page) {
     const bool last = page->next.empty();
     if (!last) ask(listing);
     const auto known = listing->entries + listing->deferred.size();
-    if (auto done = take_in(*listing, *page); !done) return finish(*listing, done);
+    const auto as_of = std::max(listing->started, arrived.asked - page->age.count());
+    if (auto done = take_in(*listing, *page, as_of); !done) return finish(*listing, done);
     if (last) return finish(*listing, complete(*listing));
     const bool has_news = listing->entries + listing->deferred.size() != known;
     listing->without_news = has_news ? 0 : listing->without_news + 1;
@@ -133,17 +140,17 @@ void Lister::advance_further(const ListingPtr& listing) {
         }
     }
     workers_.post([this, listing](bool canceled) {
-        std::optional<Result<ListPage>> page;
+        std::optional<Page> page;
         {
             MutexLock lock(mutex_);
             page.swap(listing->page);
         }
-        if (canceled) page = fail(ECANCELED, "the mount is being stopped");
+        if (canceled) page = Page{fail(ECANCELED, "the mount is being stopped")};
         advance(listing, *page);
     });
 }
 
-Result<void> Lister::take_in(Listing& listing, const ListPage& page) {
+Result<void> Lister::take_in(Listing& listing, const ListPage& page, std::int64_t as_of) {
     for (const auto& [reason, count] : page.hidden) listing.hidden[reason] += count;
     // Each name once a commit: of two in a page the directory wins.
     std::map<std::string, const Attributes*> names;
@@ -162,7 +169,7 @@ Result<void> Lister::take_in(Listing& listing, const ListPage& page) {
     {
         const Turns::Turn turn(turns_, listing.directory);
         for (const auto& [name, attributes] : names) {
-            if (auto done = take_in_entry(listing, changes, name, *attributes); !done) return done;
+            if (auto done = take_in_entry(listing, changes, name, *attributes, as_of); !done) return done;
         }
         if (auto done = table_.commit(changes); !done) return done;
     }
@@ -171,7 +178,7 @@ Result<void> Lister::take_in(Listing& listing, const ListPage& page) {
 }
 
 Result<void> Lister::take_in_entry(Listing& listing, Changes& changes, const std::string& name,
-                                   const Attributes& attributes) {
+                                   const Attributes& attributes, std::int64_t as_of) {
     auto existing = table_.name(listing.directory, name);
     if (!existing) return fail(existing.error());
     if (*existing) {
@@ -186,8 +193,10 @@ Result<void> Lister::take_in_entry(Listing& listing, Changes& changes, const std
             ++listing.hidden[kBeside];
             --listing.entries;
         }
-        // Confirmed by the listing as a whole: no need to write each record again.
-        if (known.record->checked_ns != kDistrusted && known.record->checked_ns <= listing.started &&
+        // Confirmed by the listing as a whole: no need to write each record again, unless the listing takes so
+        // long that its later pages are much younger than its beginning, from which it counts.
+        if (!freshness_.differs(listing.started, as_of) && known.record->checked_ns != kDistrusted &&
+            known.record->checked_ns <= listing.started &&
             Merger::is_same(known.record->attributes, attributes)) {
             listing.entries += listing.seen.contains(known.node) ? 0 : 1;
             listing.seen.insert(known.node);
@@ -195,8 +204,7 @@ Result<void> Lister::take_in_entry(Listing& listing, Changes& changes, const std
         }
     }
     const std::string path = listing.path.empty() ? name : listing.path + "/" + name;
-    const auto known =
-        merger_.found(changes, listing.directory, path, name, attributes, listing.started, *existing);
+    const auto known = merger_.found(changes, listing.directory, path, name, attributes, as_of, *existing);
     if (!known) return fail(known.error());
     listing.entries += listing.seen.contains(known->node) ? 0 : 1;
     listing.seen.insert(known->node);

@@ -48,6 +48,10 @@ class Lister {
     void list_first_page(NodeId directory, FirstPage done);
 
   private:
+    struct Page {
+        Result<ListPage> page;
+        std::int64_t asked = 0;
+    };
     struct Listing {
         NodeId directory = 0;
         std::string path;
@@ -59,11 +63,11 @@ class Lister {
         NodeSet seen;
         /// Files where a directory is known: they may be beside it, and the directory comes in a later page.
         std::map<std::string, Attributes> deferred;
-        std::optional<Result<ListPage>> page;  ///< came while the one before it was taken in; Lister::mutex_
-        bool taking_in = false;                ///< one page at a time; guarded by Lister::mutex_
-        bool past_first_page = false;          ///< guarded by Lister::mutex_
-        std::vector<Done> waiting;             ///< guarded by Lister::mutex_
-        std::vector<FirstPage> hurrying;       ///< guarded by Lister::mutex_
+        std::optional<Page> page;         ///< came while the one before it was taken in; Lister::mutex_
+        bool taking_in = false;           ///< one page at a time; guarded by Lister::mutex_
+        bool past_first_page = false;     ///< guarded by Lister::mutex_
+        std::vector<Done> waiting;        ///< guarded by Lister::mutex_
+        std::vector<FirstPage> hurrying;  ///< guarded by Lister::mutex_
     };
     using ListingPtr = std::shared_ptr<Listing>;
 
@@ -72,12 +76,14 @@ class Lister {
     /// False: a fresh listing is there already.
     Result<bool> begin(Listing& listing);
     void ask(const ListingPtr& listing);
-    void arrived(const ListingPtr& listing, Result<ListPage> page);
-    void advance(const ListingPtr& listing, const Result<ListPage>& page);
+    Page ask_origin(const std::string& path, const std::string& token);
+    void arrived(const ListingPtr& listing, Page page);
+    void advance(const ListingPtr& listing, const Page& arrived);
     void advance_further(const ListingPtr& listing);
-    Result<void> take_in(Listing& listing, const ListPage& page);
+    /// `as_of`: when the origin said so, at the latest.
+    Result<void> take_in(Listing& listing, const ListPage& page, std::int64_t as_of);
     Result<void> take_in_entry(Listing& listing, Changes& changes, const std::string& name,
-                               const Attributes& attributes);
+                               const Attributes& attributes, std::int64_t as_of);
     Result<void> take_in_deferred(Listing& listing);
     Result<void> erase_vanished(Listing& listing);
     Result<void> erase_names(Listing& listing, const std::vector<std::string>& names);

@@ -41,7 +41,7 @@ HiddenTotals::Counts HiddenTotals::get() const {
 
 bool Merger::is_same(const Attributes& a, const Attributes& b) {
     return a.kind == b.kind && a.size == b.size && a.mtime_ns == b.mtime_ns && a.ctime_ns == b.ctime_ns &&
-           a.mode == b.mode && a.uid == b.uid && a.gid == b.gid && a.nlink == b.nlink &&
+           a.mode == b.mode && a.acl == b.acl && a.uid == b.uid && a.gid == b.gid && a.nlink == b.nlink &&
            a.archived == b.archived && a.version == b.version;
 }
 

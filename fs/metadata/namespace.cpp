@@ -48,6 +48,7 @@ class NamespaceOfOrigin final : public Namespace {
           reader_(table_, freshness_, validity_, asker_, lister_, outage_),
           collector_(index, hidden_, workers_, session),
           links_(kLinkBytes),
+          access_lists_(kLinkBytes),
           workers_(options.workers) {
         asker_.set_lister(lister_);
     }
@@ -126,6 +127,44 @@ class NamespaceOfOrigin final : public Namespace {
         });
     }
 
+    void xattr(NodeId node, std::string name, std::function<void(const Result<std::string>&)> done) override {
+        ask_of_path<std::string>(
+            node, std::move(done),
+            [this, name = std::move(name)](const std::string& path) { return origin_.xattr(path, name); });
+    }
+
+    void xattr_names(NodeId node,
+                     std::function<void(const Result<std::vector<std::string>>&)> done) override {
+        ask_of_path<std::vector<std::string>>(
+            node, std::move(done), [this](const std::string& path) { return origin_.xattr_names(path); });
+    }
+
+    // A list is one of a version, which has the time of the inode's last change in it, as a directory's attributes
+    // have: it is known for as long as these stay. One that came with another version is none of this node's.
+    void access_list(NodeId node, std::function<void(const Result<std::string>&)> done) override {
+        const auto record = table_.node(node);
+        if (!record) return done(fail(record.error()));
+        if (!*record) return done(fail(unknown_node(node)));
+        const auto& attributes = (*record)->attributes;
+        if (attributes.acl == 0) return done(fail(ENODATA, "no access control list"));
+        const auto known = access_lists_.get(node);
+        if (known && known->ctime_ns == attributes.ctime_ns) return done(known->list);
+        ask_of_path<std::string>(
+            node, std::move(done),
+            [this, node, ctime_ns = attributes.ctime_ns](const std::string& path) -> Result<std::string> {
+                auto list = origin_.xattr(path, "system.posix_acl_access");
+                if (!list && list.error().code != ENODATA) return list;
+                const auto now = origin_.stat(path);
+                if (!now) return fail(now.error());
+                if (!list || now->ctime_ns != ctime_ns) {
+                    asker_.distrust(node);
+                    return fail(ESTALE, "'" + path + "' has changed");
+                }
+                access_lists_.put(node, {ctime_ns, *list}, list->size());
+                return list;
+            });
+    }
+
     [[nodiscard]] std::string path_of(NodeId node, const std::string& name) override {
         const auto path = table_.path(node);
         if (!path) return name;
@@ -169,6 +208,21 @@ class NamespaceOfOrigin final : public Namespace {
         return Error{ENOTDIR, "node " + std::to_string(node) + ": is no directory"};
     }
 
+    /// Asks what nothing is kept of, on a worker.
+    template <typename T, typename Question>
+    void ask_of_path(NodeId node, std::function<void(const Result<T>&)> done, Question question) {
+        if (!origin_.has_xattrs()) return done(fail(EOPNOTSUPP, "the source has no extended attributes"));
+        if (outage_.is_on()) return done(fail(Patience::error()));
+        workers_.post([this, node, done = std::move(done), question = std::move(question),
+                       asked = patience_.now()](bool canceled) {
+            if (canceled) return done(fail(ECANCELED, "the mount is being stopped"));
+            if (patience_.is_over(asked)) return done(fail(Patience::error()));
+            const auto path = table_.path(node);
+            if (!path) return done(fail(path.error()));
+            done(question(*path));
+        });
+    }
+
     Result<std::string> ask_link(NodeId node, std::int64_t asked) {
         if (patience_.is_over(asked)) return fail(Patience::error());
         const auto path = table_.path(node);
@@ -194,6 +248,11 @@ class NamespaceOfOrigin final : public Namespace {
     ShardedLru<NodeId, std::string> links_;
     Flights<NodeId, Result<std::string>> link_flights_;
     Flights<int, Result<struct statvfs>> statistics_flights_;
+    struct AccessList {
+        std::int64_t ctime_ns = 0;
+        std::string list;
+    };
+    ShardedLru<NodeId, AccessList> access_lists_;
     WorkerPool workers_;  ///< last: its threads use all of the above
 };
 

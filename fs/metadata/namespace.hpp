@@ -89,6 +89,17 @@ class Namespace {
     /// Of the source (Origin::statistics). EOPNOTSUPP at once where it has none; ETIMEDOUT at once while it does not answer.
     virtual void statistics(std::function<void(const Result<struct statvfs>&)> done) = 0;
 
+    /// Of the origin, as they are now (Origin::xattr, xattr_names). EOPNOTSUPP at once where it has none; ETIMEDOUT at
+    /// once while it does not answer.
+    virtual void xattr(NodeId node, std::string name,
+                       std::function<void(const Result<std::string>&)> done) = 0;
+    virtual void xattr_names(NodeId node,
+                             std::function<void(const Result<std::vector<std::string>>&)> done) = 0;
+    /// The access control list (acl(5), as an extended attribute has it) that Attributes::acl tells of; what is
+    /// known of this version goes on while the origin does not answer. ENODATA: it has none. ESTALE: the origin has
+    /// another version by now, and the name is asked afresh.
+    virtual void access_list(NodeId node, std::function<void(const Result<std::string>&)> done) = 0;
+
     /// For messages; what is known of it. Of a name in the directory `node`, where `name` is not empty.
     [[nodiscard]] virtual std::string path_of(NodeId node, const std::string& name) = 0;
 

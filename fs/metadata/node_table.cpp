@@ -76,6 +76,13 @@ std::optional<milliseconds> Freshness::left(std::int64_t confirmed_ns) const {
     return milliseconds((ttl - age) / kNanosecondsPerMillisecond);
 }
 
+bool Freshness::differs(std::int64_t earlier_ns, std::int64_t later_ns) const {
+    constexpr int kParts = 4;
+    if (forever_) return false;
+    const auto part = std::chrono::duration_cast<std::chrono::nanoseconds>(ttl_).count() / kParts;
+    return part > 0 && later_ns - earlier_ns > part;
+}
+
 bool Freshness::servable(std::int64_t confirmed_ns) const {
     if (confirmed_ns <= 0) return false;
     if (forever_ || (serves_stale_ && ttl_.count() > 0)) return true;

@@ -56,6 +56,8 @@ class Freshness {
     /// Time left for something that the origin confirmed at `confirmed_ns`; nothing when that is over. A time
     /// in the future (the clock went back) confirms nothing.
     [[nodiscard]] std::optional<std::chrono::milliseconds> left(std::int64_t confirmed_ns) const;
+    /// Whether an answer of `earlier` is much older than one of `later`: a part of metadata.ttl lies between.
+    [[nodiscard]] bool differs(std::int64_t earlier_ns, std::int64_t later_ns) const;
     /// Whether it may be served though the origin cannot be asked: without a limit, or up to one more TTL; never where
     /// the TTL is 0.
     [[nodiscard]] bool servable(std::int64_t confirmed_ns) const;

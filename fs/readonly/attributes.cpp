@@ -15,7 +15,7 @@ void lookup(fuse_req_t raw, fuse_ino_t parent, const char* name) {
     operations.names().lookup(
         parent, name, [request, &operations, parent, name = std::string(name)](Result<NodeView> found) {
             if (found) {
-                request->entry(fuse_entry(*found));
+                request->entry(operations.entry(*found));
                 return;
             }
             const bool is_absent = found.error().code == ENOENT;
@@ -37,7 +37,7 @@ void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info* /*file*/) {
     auto request = std::make_shared<Request>(raw);
     operations.names().attributes(node, [request, &operations, node](Result<NodeView> found) {
         if (!found) return answer_error(operations, *request, "GETATTR", node, "", found.error());
-        request->attributes(fuse_attributes(*found), fuse_seconds(found->valid_for));
+        request->attributes(operations.shown(*found), fuse_seconds(found->valid_for));
     });
 }
 

@@ -32,14 +32,16 @@ void release_directory(fuse_req_t raw, fuse_ino_t /*node*/, fuse_file_info* /*fi
 }
 
 // libfuse packs entries without looking at the request, which may have been answered meanwhile.
-std::size_t append(std::vector<char>& buffer, std::size_t used, const DirectoryItem& item) {
-    const auto attributes = fuse_attributes(item.view);
+std::size_t append(const Operations& operations, std::vector<char>& buffer, std::size_t used,
+                   const DirectoryItem& item) {
+    const auto attributes = operations.shown(item.view);
     return ::fuse_add_direntry(nullptr, buffer.data() + used, buffer.size() - used, item.name.c_str(),
                                &attributes, static_cast<off_t>(item.cookie));
 }
 
-std::size_t append_plus(std::vector<char>& buffer, std::size_t used, const DirectoryItem& item) {
-    auto entry = fuse_entry(item.view);
+std::size_t append_plus(const Operations& operations, std::vector<char>& buffer, std::size_t used,
+                        const DirectoryItem& item) {
+    auto entry = operations.entry(item.view);
     if (item.name == "." || item.name == "..") entry.ino = 0;  // no lookup: the kernel has these already
     return ::fuse_add_direntry_plus(nullptr, buffer.data() + used, buffer.size() - used, item.name.c_str(),
                                     &entry, static_cast<off_t>(item.cookie));
@@ -50,10 +52,12 @@ struct Page {
     std::size_t items = 0, bytes = 0;
 };
 
-Page pack(std::vector<char>& buffer, const std::vector<DirectoryItem>& items, bool plus) {
+Page pack(const Operations& operations, std::vector<char>& buffer, const std::vector<DirectoryItem>& items,
+          bool plus) {
     Page page;
     for (const auto& item : items) {
-        const auto length = plus ? append_plus(buffer, page.bytes, item) : append(buffer, page.bytes, item);
+        const auto length = plus ? append_plus(operations, buffer, page.bytes, item)
+                                 : append(operations, buffer, page.bytes, item);
         if (length > buffer.size() - page.bytes) break;
         page.bytes += length;
         ++page.items;
@@ -73,7 +77,7 @@ void read_entries(fuse_req_t raw, fuse_ino_t node, std::size_t size, off_t offse
                                  return answer_error(operations, *request, "READDIR", node, "",
                                                      items.error());
                              std::vector<char> buffer(size);
-                             const Page page = pack(buffer, *items, plus);
+                             const Page page = pack(operations, buffer, *items, plus);
                              request->bytes({buffer.data(), page.bytes});
                              // While the kernel works on this page; not after the first, which may be all
                              // that somebody wants.

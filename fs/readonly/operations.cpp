@@ -19,7 +19,7 @@ void want(fuse_conn_info& connection, unsigned capability) {
 }
 
 void initialise(void* user, fuse_conn_info* connection) {
-    static_cast<void>(user);
+    if (Session::user_at_init<Operations>(user).checks_acls()) want(*connection, FUSE_CAP_POSIX_ACL);
     want(*connection, FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS |
                           FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_CACHE_SYMLINKS |
                           FUSE_CAP_NO_OPEN_SUPPORT | FUSE_CAP_NO_OPENDIR_SUPPORT |
@@ -85,11 +85,12 @@ double fuse_seconds(std::chrono::milliseconds duration) {
     return std::min(kDecades, static_cast<double>(duration.count()) / 1000.0);
 }
 
-struct stat fuse_attributes(const NodeView& view) {
+struct stat fuse_attributes(const NodeView& view, bool checks_acls) {
     const auto& from = view.attributes;
     struct stat to {};
     to.st_ino = view.inode;
     to.st_mode = from.mode & 07777U;
+    if (checks_acls) to.st_mode |= from.acl & kAclMask;
     switch (from.kind) {
         case ObjectKind::file:
             to.st_mode |= S_IFREG;
@@ -114,11 +115,11 @@ struct stat fuse_attributes(const NodeView& view) {
     return to;
 }
 
-fuse_entry_param fuse_entry(const NodeView& view) {
+fuse_entry_param fuse_entry(const NodeView& view, bool checks_acls) {
     fuse_entry_param entry{};
     entry.ino = view.node;
     entry.generation = 1;  // node ids are never reused
-    entry.attr = fuse_attributes(view);
+    entry.attr = fuse_attributes(view, checks_acls);
     entry.attr_timeout = fuse_seconds(view.valid_for);
     entry.entry_timeout = entry.attr_timeout;
     return entry;

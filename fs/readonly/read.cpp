@@ -11,12 +11,13 @@ namespace tierfs {
 
 namespace {
 
-OpenReply open_reply(const OpenFiles::Answer& answer) {
+OpenReply open_reply(const OpenFiles::Answer& answer, bool is_answered_directly) {
     OpenReply reply;
     reply.handle = answer.handle();  // RELEASE brings it back
     reply.flags = kOpenNoFlush;
     if (answer.mode == OpenFiles::Mode::passthrough) {
         reply.flags |= kOpenPassthrough;
+        if (is_answered_directly) reply.flags |= kOpenDirectIo;  // it outdoes the other
         reply.backing_id = answer.backing_id;
     } else {
         reply.flags |= kOpenKeepsCache;  // a node is one version: its pages are always right
@@ -51,8 +52,10 @@ void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
         Session::current().unique);
     if (answer.mode == OpenFiles::Mode::no_opens) return request.error(ENOSYS);  // no further one is sent
     if (answer.mode == OpenFiles::Mode::too_many) return request.error(ENFILE);
-    if (answer.mode == OpenFiles::Mode::passthrough) trace_passthrough(operations, uid, *object);
-    if (!request.opened(open_reply(answer))) files.close(node, answer.handle());
+    const bool is_answered_directly = (file->flags & O_DIRECT) != 0 && !operations.direct().may_pass();
+    if (answer.mode == OpenFiles::Mode::passthrough && !is_answered_directly)
+        trace_passthrough(operations, uid, *object);
+    if (!request.opened(open_reply(answer, is_answered_directly))) files.close(node, answer.handle());
 }
 
 void release_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
@@ -88,7 +91,7 @@ void read_failed(Operations& operations, Request& request, NodeId node, const Ob
     request.error(error.code);
 }
 
-void read_file(fuse_req_t raw, fuse_ino_t node, size_t size, off_t offset, fuse_file_info* /*file*/) {
+void read_file(fuse_req_t raw, fuse_ino_t node, size_t size, off_t offset, fuse_file_info* file) {
     auto& operations = Session::user_of<Operations>(raw);
     const auto uid = ::fuse_req_ctx(raw)->uid;
     auto request = std::make_shared<Request>(raw);  // before the index is asked: its disk may stall
@@ -96,6 +99,7 @@ void read_file(fuse_req_t raw, fuse_ino_t node, size_t size, off_t offset, fuse_
     if (!object || offset < 0) return request->error(object ? EINVAL : object.error().code);
     auto reference = *object;
     request->is_about(Subject{{}, reference});
+    if ((file->flags & O_DIRECT) != 0) operations.direct().note(static_cast<std::uint64_t>(offset), size);
     const auto traced = TracedRead::begin(operations.trace(), reference, Session::current().asker, uid,
                                           static_cast<std::uint64_t>(offset));
     operations.store().read(std::move(*object), static_cast<std::uint64_t>(offset),

@@ -46,6 +46,8 @@ struct ConnectionRecord::Header {
     std::uint32_t init_size = 0;
     std::uint32_t stack_depth = 0;
     std::array<std::byte, 512> init{};
+    // Last: where an older daemon made the record they are 0.
+    std::atomic<std::uint32_t> checks_acls{0}, reads_unaligned{0};
 };
 
 struct ConnectionRecord::Slot {
@@ -123,6 +125,22 @@ std::uint32_t ConnectionRecord::stack_depth() const {
 
 void ConnectionRecord::set_opens_without_asking() {
     header_->opens_without_asking = 1;
+}
+
+void ConnectionRecord::set_reads_unaligned() {
+    header_->reads_unaligned = 1;
+}
+
+bool ConnectionRecord::reads_unaligned() const {
+    return header_->reads_unaligned != 0;
+}
+
+void ConnectionRecord::set_checks_acls() {
+    header_->checks_acls = 1;
+}
+
+bool ConnectionRecord::checks_acls() const {
+    return header_->checks_acls != 0;
 }
 
 bool ConnectionRecord::opens_without_asking() const {

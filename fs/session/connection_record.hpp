@@ -61,6 +61,14 @@ class ConnectionRecord {
     void set_opens_without_asking();
     [[nodiscard]] bool opens_without_asking() const;
 
+    /// Somebody reads with O_DIRECT what is not aligned.
+    void set_reads_unaligned();
+    [[nodiscard]] bool reads_unaligned() const;
+
+    /// The kernel checks access control lists, from FUSE_INIT on.
+    void set_checks_acls();
+    [[nodiscard]] bool checks_acls() const;
+
     // ---- the daemons
 
     /// The session number of the first daemon's names (Namespace::open); 0: not there yet.

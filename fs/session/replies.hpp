@@ -13,9 +13,10 @@
 namespace tierfs {
 
 // FOPEN_*: of the kernel's include/uapi/linux/fuse.h, which may be newer than the system's.
+inline constexpr std::uint32_t kOpenDirectIo = 1U << 0;
 inline constexpr std::uint32_t kOpenKeepsCache = 1U << 1;
 inline constexpr std::uint32_t kOpenNoFlush = 1U << 5;
-/// With none of the others but kOpenNoFlush.
+/// With none of the others but kOpenNoFlush and kOpenDirectIo.
 inline constexpr std::uint32_t kOpenPassthrough = 1U << 7;
 
 /// The reply to OPEN: struct fuse_open_out of the kernel, whose last word older headers call padding.

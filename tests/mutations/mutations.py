@@ -250,8 +250,8 @@ MUTATIONS = [
     Mutation(
         "link-of-a-user", "root's tierfs-stage follows a user's link to a folder of root",
         "fs/stage/copy/held_folder.cpp",
-        "        if (::geteuid() == 0 && status.st_uid != 0) steps_.push_back({\"\", name, status.st_uid});\n",
-        "",
+        "        if (status.st_uid == step.owner) return {};\n",
+        "        if (status.st_uid == step.owner || status.st_uid == 0) return {};\n",
         "HeldFolder.*"),
     Mutation(
         "book-with-two-names", "a book of tierfs-stage that is another file's second name is written to",

@@ -1,6 +1,5 @@
 """Sources that clang-tidy has found nothing in: remembered beside what ccache keeps, by the hash of all that it read."""
 
-import functools
 import hashlib
 import json
 import re
@@ -24,7 +23,7 @@ class KnownClean:
     their bytes, those alone that a source includes, by whatever way."""
 
     def __init__(self, build):
-        self.build, self.folder, self.digests, self.hits = build, None, {}, 0
+        self.build, self.folder, self.digests, self.read, self.hits = build, None, {}, {}, 0
         if shutil.which("ccache") is None:
             return
         self.folder = Path(output("ccache", "--get-config", "cache_dir").decode().strip()) / "tierfs-tidy"
@@ -49,8 +48,12 @@ class KnownClean:
         return True
 
     def remember(self, name):
-        if self.folder is not None and (TOP / name) in self.commands:
-            (self.folder / self.digest(name)).touch()
+        """Unless something was edited meanwhile."""
+        if self.folder is None or (TOP / name) not in self.commands:
+            return
+        if any(self.stamp(path) != self.read[path][0] for path in self.read_by(TOP / name)):
+            return
+        (self.folder / self.digest(name)).touch()
 
     def digest(self, name):
         if name not in self.digests:
@@ -72,7 +75,14 @@ class KnownClean:
                 todo += [place for place in (TOP / include, self.build / include, path.parent / include) if place.is_file()]
         return found
 
-    @functools.cache
+    @staticmethod
+    def stamp(path):
+        status = path.stat()
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
     def content(self, path):
-        data = path.read_bytes()
-        return hashlib.sha256(data).digest(), [include.decode() for include in INCLUDE.findall(data)]
+        """Its digest, and what it includes; read once."""
+        if path not in self.read:
+            stamp, data = self.stamp(path), path.read_bytes()
+            self.read[path] = (stamp, hashlib.sha256(data).digest(), [include.decode() for include in INCLUDE.findall(data)])
+        return self.read[path][1:]

@@ -6,6 +6,8 @@
 namespace tierfs::index_format {
 namespace {
 
+constexpr unsigned kAclShift = 16;
+
 template <typename T>
 void put(std::string& out, T value) {
     auto bits = static_cast<std::make_unsigned_t<T>>(value);
@@ -62,6 +64,13 @@ class Reader {
         const auto value = number<std::uint8_t>();
         if (value > 1) ok_ = false;
         return value == 1;
+    }
+
+    void modes(Attributes& attributes) {
+        const auto both = number<std::uint32_t>();
+        attributes.mode = both & 07777U;
+        attributes.acl = both >> kAclShift;
+        if ((both & 0xF000U) != 0 || (attributes.acl & ~(kHasAcl | kAclMask)) != 0) ok_ = false;
     }
 
     void format() {
@@ -128,7 +137,7 @@ std::string encode(const NodeRecord& record) {
     put(out, a.size);
     put(out, a.mtime_ns);
     put(out, a.ctime_ns);
-    put(out, a.mode);
+    put(out, a.mode | a.acl << kAclShift);
     put(out, a.uid);
     put(out, a.gid);
     put(out, a.nlink);
@@ -191,7 +200,7 @@ std::optional<NodeRecord> decode_node(std::string_view value) {
     a.size = in.number<std::uint64_t>();
     a.mtime_ns = in.number<std::int64_t>();
     a.ctime_ns = in.number<std::int64_t>();
-    a.mode = in.number<std::uint32_t>();
+    in.modes(a);
     a.uid = in.number<std::uint32_t>();
     a.gid = in.number<std::uint32_t>();
     a.nlink = in.number<std::uint32_t>();

@@ -7,7 +7,7 @@
 //   'N' be64(parent) name       -> 01 u64 node, u8 kind
 //   'D' be64(directory)         -> 01 i64 listed_ns, u64 entries, u32 n, n x (u16 length, reason, u64 count)
 //   'I' be64(node)              -> 01 u64 parent, u64 inode, u8 kind, u64 size, i64 mtime_ns, i64 ctime_ns,
-//                                  u32 mode, u32 uid, u32 gid, u32 nlink, u8 archived, u64 content high,
+//                                  u32 mode | acl << 16, u32 uid, u32 gid, u32 nlink, u8 archived, u64 content high,
 //                                  u64 content low, i64 checked_ns, u16 length, name, u32 length, version
 //   'L' be64(high) be64(low)    -> what the tiers wrote, as it is
 //   'M' "layout"                -> u32 layout version (this one is not allowed to change its form)

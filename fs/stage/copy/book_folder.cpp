@@ -32,15 +32,15 @@ Result<BookFolder> BookFolder::open(int above, const std::string& above_path, co
 }
 
 Result<BookFolder> BookFolder::at(const std::string& path, mode_t make) {
+    auto held = HeldFolder::open(path);
+    if (held) return BookFolder(std::move(held->fd), held->path);
+    if (held.error().code != ENOENT || make == 0) return fail(held.error());
     auto whole = std::filesystem::path(path);
     if (!whole.has_filename()) whole = whole.parent_path();  // "folder/"
-    const auto name = whole.filename().string();
-    const bool is_named = !name.empty() && name != "." && name != "..";
-    const auto above = is_named ? whole.parent_path().string() : path;
-    auto held = HeldFolder::open(above.empty() ? "." : above);
+    const auto above = whole.parent_path().string();
+    held = HeldFolder::open(above.empty() ? "." : above);
     if (!held) return fail(held.error());
-    if (!is_named) return BookFolder(std::move(held->fd), held->path);
-    return open(held->fd.get(), held->path == "/" ? "" : held->path, name, make);
+    return open(held->fd.get(), held->path == "/" ? "" : held->path, whole.filename().string(), make);
 }
 
 Result<FileDescriptor> BookFolder::book(const std::string& name, int flags, mode_t mode) const {

@@ -22,7 +22,7 @@ class BookFolder {
     /// `make`: the mode it is made with when it is absent; 0: it has to be there.
     static Result<BookFolder> open(int above, const std::string& above_path, const std::string& name,
                                    mode_t make = 0);
-    /// The last name of `path`; its parent is followed as HeldFolder does.
+    /// Of a path that HeldFolder follows; its last name is made where it is absent.
     static Result<BookFolder> at(const std::string& path, mode_t make = 0);
 
     [[nodiscard]] int fd() const { return fd_.get(); }

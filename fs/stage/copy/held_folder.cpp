@@ -74,8 +74,11 @@ class Walk {
 
     Result<void> follow(const std::string& name) {
         constexpr int kFlags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
-        FileDescriptor next(::openat(at_.get(), name.c_str(), kFlags));
-        if (!next && errno == ENOENT && make_) {
+        // As a folder first: that has it mounted where it is to be mounted when it is used.
+        FileDescriptor next(::openat(at_.get(), name.c_str(), kFlags | O_DIRECTORY));
+        if (!next && errno == ENOTDIR) next.reset(::openat(at_.get(), name.c_str(), kFlags));
+        // Nothing is made where a link of a user leads, before it is known whose that is.
+        if (!next && errno == ENOENT && make_ && links_of_users_ == 0) {
             if (::mkdirat(at_.get(), name.c_str(), 0777) != 0 && errno != EEXIST) return refuse(errno);
             next.reset(::openat(at_.get(), name.c_str(), kFlags));
         }
@@ -90,12 +93,16 @@ class Walk {
         if (++links_ > kMostLinks) return refuse(ELOOP);
         const auto target = read_link(next.get());
         if (target.empty()) return refuse(ENOENT);
-        if (::geteuid() == 0 && status.st_uid != 0) steps_.push_back({"", name, status.st_uid});
+        if (::geteuid() == 0 && status.st_uid != 0) {
+            steps_.push_back({"", name, status.st_uid});
+            ++links_of_users_;
+        }
         push_names(steps_, target);
         return target.front() == '/' ? begin() : Result<void>();
     }
 
     Result<void> expect_owner(const Step& step) {
+        --links_of_users_;
         struct stat status {};
         if (::fstat(at_.get(), &status) != 0) return refuse(errno);
         if (status.st_uid == step.owner) return {};
@@ -109,7 +116,7 @@ class Walk {
     bool make_;
     FileDescriptor at_;
     std::vector<Step> steps_;
-    unsigned links_ = 0;
+    unsigned links_ = 0, links_of_users_ = 0;
 };
 
 }  // namespace

@@ -51,6 +51,11 @@ class Dataset:
         self.names = sorted({os.fsencode(name) for name in self.files} |
                             {os.path.dirname(os.fsencode(name)) for name in self.files})
         self.link = "link"
+        self.attributes = {"user.comment": b"x"}
+        try:
+            os.setxattr(self.origin / "d00/f00000.bin", "user.comment", b"x")
+        except OSError:
+            self.attributes = {}  # none on this file system
 
 
 class Session:
@@ -196,6 +201,11 @@ class Session:
         if self.kind != "s3":
             with self.honest("readlink", made):
                 assert os.readlink(made.path / self.dataset.link) == "d00/f00000.bin"
+            with self.honest("listxattr", made):
+                assert os.listxattr(made.path / "d00/f00000.bin") == list(self.dataset.attributes)
+            with self.honest("getxattr", made):
+                for name, value in self.dataset.attributes.items():
+                    assert os.getxattr(made.path / "d00/f00000.bin", name) == value
         for name in files:
             self.read(made, name)
             if self.slow > 3:  # each is retried until the deadline: the others would be too

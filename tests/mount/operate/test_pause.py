@@ -1,5 +1,6 @@
 """Between two daemons: what the supervisor holds and says while none serves."""
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -95,9 +96,11 @@ def test_nobody_else_gets_the_cache_while_there_is_no_daemon_at_all(mount, origi
 
 def supervisor_of(m):
     """Without asking anybody: the process of the mount whose parent is none of it."""
-    pids = m.processes()
-    parents = {pid: int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]) for pid in pids}
-    return next(pid for pid in pids if parents[pid] not in pids)
+    parents = {}
+    for pid in m.processes():
+        with contextlib.suppress(OSError):  # it has just ended
+            parents[pid] = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    return next(pid for pid, parent in parents.items() if parent not in parents)
 
 
 def test_nobody_gets_the_cache_between_any_two(mount, origin, files, cache):

@@ -84,6 +84,17 @@ def test_a_hundred_thousand_names(exported, mount):
     assert m.status()["origin"]["requests"]["list"] < 1000
 
 
+def test_more_names_than_memory_takes(exported, mount):
+    """Asked for once for each stretch of them, of some 60,000 with the least memory."""
+    names = [f"{number * 7919 % 80_000:06}{'n' * 240}" for number in range(80_000)]
+    for name in names:
+        os.close(os.open(exported.path / name, os.O_CREAT | os.O_WRONLY))
+    m = mount(exported.url(), {"memory.limit": "96M", "metadata.ttl": "1h"})
+    found = os.listdir(m.path)
+    assert len(found) == len(names) and sorted(found) == sorted(names)
+    assert os.stat(m.path / names[5]).st_size == 0
+
+
 def test_sparse_file_of_more_than_four_gigabytes(exported, mount):
     size = (5 << 30) + 123
     with open(exported.path / "sparse", "wb") as out:

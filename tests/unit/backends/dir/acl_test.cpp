@@ -78,12 +78,20 @@ TEST(PosixAcl, TheOriginShowsTheOwningGroupsBitsNotTheMask) {
     auto origin = open_directory_origin(Settings{}, base.string());
     ASSERT_TRUE(origin) << origin.error().message;
     EXPECT_EQ((*origin)->stat("acl")->mode, 0600U);
+    EXPECT_EQ((*origin)->stat("acl")->acl, kHasAcl | 060U) << "the mask, for who checks the list";
     EXPECT_EQ((*origin)->stat("plain")->mode, 0640U);
+    EXPECT_EQ((*origin)->stat("plain")->acl, 0U);
+    EXPECT_EQ((*origin)->acls(), Acls::possible);
+    EXPECT_EQ((*origin)->xattr("acl", "system.posix_acl_access")->size(), value.size());
+    EXPECT_EQ((*origin)->xattr_names("acl").value(), std::vector<std::string>{"system.posix_acl_access"});
+    EXPECT_TRUE((*origin)->xattr_names("plain")->empty());
+    EXPECT_EQ((*origin)->xattr("plain", "user.none").error().code, ENODATA);
     const auto page = (*origin)->list("", "");
     ASSERT_EQ(page->entries.size(), 2U);
     EXPECT_EQ(page->entries[0].attributes.mode, 0600U);
     EXPECT_EQ(page->entries[1].attributes.mode, 0640U);
-    EXPECT_EQ(AclReader().mode_of((base / "gone").string(), status), 0600U) << "in doubt: not the group";
+    EXPECT_EQ(AclReader().modes_of((base / "gone").string(), status).mode, 0600U)
+        << "in doubt: not the group";
 }
 
 }  // namespace acl_test

@@ -27,11 +27,16 @@ CapabilitySet of(const std::string& source, bool read_only) {
 }
 
 TEST(Confinement, EachKindOfSourceTakesWhatItsWorkTakes) {
-    constexpr auto kMount = bit(CAP_SYS_ADMIN);
-    for (const bool read_only : {true, false}) EXPECT_EQ(of("s3://bucket", read_only), kMount);
+    constexpr auto kMount = bit(CAP_SYS_ADMIN) | bit(CAP_SYS_PTRACE);
+    EXPECT_EQ(of("s3://bucket", true), kMount);
+    EXPECT_EQ(of("s3://bucket", false), kMount | bit(CAP_DAC_READ_SEARCH));
     for (const bool read_only : {true, false})
         EXPECT_EQ(of("nfs://host/export", read_only), kMount | bit(CAP_NET_BIND_SERVICE));
-    EXPECT_EQ(of("/data", true), kMount | bit(CAP_DAC_READ_SEARCH) | bit(CAP_FOWNER));
+    EXPECT_EQ(of("/data", true), kMount | bit(CAP_DAC_READ_SEARCH));
+    Settings packed;
+    packed.source = "s3://bucket";
+    packed.pack = "/packs/one";
+    EXPECT_EQ(daemon_capabilities(packed), of("/data", true));
     EXPECT_EQ(of("file:///data", true), of("/data", true));
     const auto writable = of("/data", false);
     for (const int capability : {CAP_DAC_OVERRIDE, CAP_CHOWN, CAP_SETUID, CAP_LEASE, CAP_SYS_RESOURCE})
@@ -48,10 +53,10 @@ TEST(Confinement, WhatRootCouldNotReachKeepsOneMore) {
     Settings settings;
     settings.source = "s3://bucket";
     settings.nvme_path = folder + "/cache";
-    EXPECT_EQ(daemon_capabilities(settings), bit(CAP_SYS_ADMIN));
+    EXPECT_EQ(daemon_capabilities(settings), of("s3://bucket", true));
     ASSERT_EQ(::chown(folder.c_str(), 12345, 12345), 0);
     ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
-    EXPECT_EQ(daemon_capabilities(settings), bit(CAP_SYS_ADMIN) | bit(CAP_DAC_OVERRIDE));
+    EXPECT_EQ(daemon_capabilities(settings), of("s3://bucket", true) | bit(CAP_DAC_OVERRIDE));
     std::filesystem::remove_all(folder);
 }
 

@@ -63,6 +63,24 @@ TEST_F(Directories, AfterAListingNoFileIsAsked) {
     EXPECT_EQ(origin_->requests(), requests);
 }
 
+TEST_F(Directories, NamesOfALongListingAreAsFreshAsTheirPage) {
+    for (int i = 0; i < 10; ++i) origin_->put("f" + std::to_string(i), "1");
+    origin_->set_page_size(1);
+    origin_->before_next_pages([this] { pass(std::chrono::seconds(10)); });
+    open(std::chrono::seconds(60));
+    for (std::size_t turn = 1; turn <= 2; ++turn) {  // the second finds all as it was
+        ASSERT_EQ(names_of(kRootNode).size(), 10U);
+        EXPECT_EQ(origin_->lists_of(""), 10 * turn);
+        for (const char* late : {"f5", "f9"}) {
+            find(kRootNode, late);
+            EXPECT_EQ(origin_->stats_of(late), 0U) << "its page is less than metadata.ttl old";
+        }
+        find(kRootNode, "f1");
+        EXPECT_EQ(origin_->stats_of("f1"), turn) << "older";
+        EXPECT_EQ(attributes(find(kRootNode, "f9").node)->valid_for, std::chrono::seconds(50));
+    }
+}
+
 TEST_F(Directories, AnyCutGivesTheSameNames) {
     for (int i = 0; i < 10; ++i) origin_->put("f" + std::to_string(i), "v");
     open();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -60,6 +61,11 @@ class FakeOrigin final : public Origin {
     void set_page_size(std::size_t entries) {
         MutexLock lock(mutex_);
         page_size_ = entries;
+    }
+    /// Called when a page but the first of a listing is asked for.
+    void before_next_pages(std::function<void()> call) {
+        MutexLock lock(mutex_);
+        before_next_pages_ = std::move(call);
     }
     /// From now on every request fails so; 0: none.
     void fail_with(int code) {
@@ -141,6 +147,7 @@ class FakeOrigin final : public Origin {
     Result<ListPage> list(const std::string& path, const std::string& token) override {
         MutexLock lock(mutex_);
         ++list_calls_[path];
+        if (!token.empty() && before_next_pages_) before_next_pages_();
         if (auto ready = enter(lock); !ready) return fail(ready.error());
         if (!token.empty() && fail_second_pages_) return fail(EIO, "fake: no second page");
         if (repeat_pages_) return ListPage{{}, "again", {}};
@@ -227,6 +234,7 @@ class FakeOrigin final : public Origin {
     std::deque<ListPage> script_ TIERFS_GUARDED_BY(mutex_);
     std::size_t requests_ TIERFS_GUARDED_BY(mutex_) = 0;
     std::size_t waiting_ TIERFS_GUARDED_BY(mutex_) = 0;
+    std::function<void()> before_next_pages_ TIERFS_GUARDED_BY(mutex_);
     std::size_t page_size_ TIERFS_GUARDED_BY(mutex_) = 1000;
     int failure_ TIERFS_GUARDED_BY(mutex_) = 0;
     bool repeat_pages_ TIERFS_GUARDED_BY(mutex_) = false;

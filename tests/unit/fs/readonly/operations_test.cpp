@@ -21,7 +21,7 @@ NodeView view() {
 }
 
 TEST(FuseAttributes, ShowTheNode) {
-    const auto shown = fuse_attributes(view());
+    const auto shown = fuse_attributes(view(), false);
     EXPECT_EQ(shown.st_ino, 99U);
     EXPECT_EQ(shown.st_mode, S_IFREG | 0640U);
     EXPECT_EQ(shown.st_size, 513);
@@ -35,15 +35,15 @@ TEST(FuseAttributes, ShowTheNode) {
 TEST(FuseAttributes, ShowTheKind) {
     auto node = view();
     node.attributes.kind = ObjectKind::directory;
-    EXPECT_TRUE(S_ISDIR(fuse_attributes(node).st_mode));
+    EXPECT_TRUE(S_ISDIR(fuse_attributes(node, false).st_mode));
     node.attributes.kind = ObjectKind::symlink;
-    EXPECT_TRUE(S_ISLNK(fuse_attributes(node).st_mode));
+    EXPECT_TRUE(S_ISLNK(fuse_attributes(node, false).st_mode));
     node.attributes.mode = 0170777;  // a kind among the permission bits does not count
-    EXPECT_EQ(fuse_attributes(node).st_mode, S_IFLNK | 0777U);
+    EXPECT_EQ(fuse_attributes(node, false).st_mode, S_IFLNK | 0777U);
 }
 
 TEST(FuseEntry, CarriesTheNodeAndItsTime) {
-    const auto entry = fuse_entry(view());
+    const auto entry = fuse_entry(view(), false);
     EXPECT_EQ(entry.ino, 17U);
     EXPECT_DOUBLE_EQ(entry.attr_timeout, 1.5);
     EXPECT_DOUBLE_EQ(entry.entry_timeout, 1.5);

@@ -20,6 +20,7 @@ NodeRecord sample_node() {
                                    .mtime_ns = -1,
                                    .ctime_ns = std::numeric_limits<std::int64_t>::min(),
                                    .mode = 07777,
+                                   .acl = kHasAcl | 070,
                                    .uid = 1,
                                    .gid = 2,
                                    .nlink = 3,

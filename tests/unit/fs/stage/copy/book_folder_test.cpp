@@ -48,9 +48,12 @@ TEST(BookFolder, ALinkIsNoFolder) {
     const TemporaryFolder folder;
     fs::create_directory(folder.path() / "elsewhere");
     fs::create_directory_symlink("elsewhere", folder / "books");
-    EXPECT_EQ(BookFolder::at(folder / "books").error().code, ENOTDIR);
-    EXPECT_EQ(BookFolder::at(folder / "books", 0755).error().code, ENOTDIR);
+    const auto held = HeldFolder::open(folder.path());
+    for (const mode_t make : {0, 0755})
+        EXPECT_EQ(BookFolder::open(held->fd.get(), held->path, "books", make).error().code, ENOTDIR);
+    EXPECT_TRUE(BookFolder::at(folder / "books")) << "who names a link means what it leads to";
     EXPECT_EQ(BookFolder::at(folder / "absent").error().code, ENOENT);
+    EXPECT_TRUE(BookFolder::at(folder / "absent/", 0700));
 }
 
 TEST(BookFolder, ItIsTheSameFolderWhateverItsNameLeadsTo) {
@@ -117,6 +120,10 @@ TEST(HeldFolder, RootFollowsNoLinkOfAUserToWhatIsNotHis) {
     EXPECT_EQ(HeldFolder::open(folder / "users/to_root").error().code, EACCES);
     EXPECT_EQ(HeldFolder::open(folder / "users/twice").error().code, EACCES);
     EXPECT_EQ(HeldFolder::open(folder / "users/to_root/../roots").error().code, EACCES);
+    link("../roots/made", "dangling");
+    EXPECT_EQ(HeldFolder::open(folder / "users/dangling", true).error().code, ENOENT);
+    EXPECT_EQ(HeldFolder::open(folder / "users/dangling/below", true).error().code, ENOENT);
+    EXPECT_FALSE(fs::exists(folder / "roots/made")) << "nothing is made where the link leads";
     EXPECT_TRUE(HeldFolder::open(folder / "users/to_mine"));
     EXPECT_TRUE(HeldFolder::open(folder / "users/by_root"));
 }
