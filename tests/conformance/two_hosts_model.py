@@ -161,6 +161,7 @@ class Names:
         self.now = {}
         self.before = []  # (until when, names)
         self.changed = {}  # path: (when, by whom)
+        self.making, self.changed_before = None, {}  # the moment of a change that is being made; what `changed` said before it
 
     def __contains__(self, path):
         return path in self.now
@@ -178,8 +179,13 @@ class Names:
         moment = time.monotonic()
         self.before = [(until, names) for until, names in self.before if until > moment - self.ttl - 1]
         self.before.append((moment, dict(self.now)))
+        self.making, self.changed_before = moment, {path: self.changed.get(path, (0, None)) for path in paths}
         for path in paths:
             self.changed[path] = (moment, host)
+
+    def made(self):
+        """The call has returned: from now on its host knows of the change."""
+        self.making = None
 
     def views(self, host, *paths):
         """What the host may believe of these paths, the truth last. Of its own changes it knows."""
@@ -189,6 +195,8 @@ class Names:
         for path in paths:
             for one in ways_up(path):
                 when, by = self.changed.get(one, (0, None))
+                if when == self.making:
+                    when, by = self.changed_before[one]
                 if by == host:
                     since = max(since, when)
         return [names for until, names in self.before if until > since] + [self.now]

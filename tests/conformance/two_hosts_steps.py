@@ -68,6 +68,7 @@ class Steps(FileSteps):
             result, code = function(), None
         except OSError as error:
             result, code = None, error.errno
+        self.names.made()
         word = errno.errorcode.get(code, code) if code else "ok"
         self.say(f"{host.name} {what} -> {word}")
         if code is None:

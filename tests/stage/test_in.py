@@ -20,6 +20,46 @@ def make_source(folder, sizes):
     return files
 
 
+def test_hard_links_stay_links(stage, source, xfs):
+    """du, rsync -H and conda's packages count on it."""
+    dest = xfs.path / "dest"
+    data.write(source / "a", b"1" * 5_000_000)
+    data.write(source / "other", b"2" * 1000)
+    (source / "d").mkdir()
+    for name in ("d/b", "z"):
+        os.link(source / "a", source / name)
+
+    def expect(names, content):
+        stats = [os.stat(dest / name) for name in names]
+        assert len({status.st_ino for status in stats}) == 1 and stats[0].st_nlink == len(names), stats
+        assert all((dest / name).read_bytes() == content for name in names)
+
+    plan = stage("in", source, dest, "--dry-run", "--json").event("plan")
+    assert plan["copy_files"] == 2 and plan["link_names"] == 2 and plan["copy_bytes"] == 5_001_000
+    stage("in", source, dest)
+    expect(["a", "d/b", "z"], b"1" * 5_000_000)
+    stage("verify", dest, "--full")
+    again = stage("in", source, dest, "--json").event("plan")
+    assert again["copy_files"] == 0 and again["link_names"] == 0 and again["keep_files"] == 4
+    # Another name; then other bytes under all of them; then one is a file of its own.
+    os.link(source / "a", source / "0")
+    plan = stage("in", source, dest, "--json").event("plan")
+    assert plan["copy_files"] == 1 and plan["link_names"] == 3, "the time of its change is new"
+    expect(["0", "a", "d/b", "z"], b"1" * 5_000_000)
+    with (source / "z").open("r+b") as file:
+        file.write(b"3")
+    stage("in", source, dest)
+    expect(["0", "a", "d/b", "z"], b"3" + b"1" * 4_999_999)
+    (source / "z").unlink()
+    data.write(source / "z", b"4")
+    stage("in", source, dest)
+    expect(["0", "a", "d/b"], b"3" + b"1" * 4_999_999)
+    assert (dest / "z").read_bytes() == b"4" and os.stat(dest / "z").st_nlink == 1
+    assert not list((dest / ".tierfs-stage/parts").rglob("*.part"))
+    stage("evict", dest)
+    assert not dest.exists() or not list(dest.rglob("*"))
+
+
 def test_a_directory_is_staged_in_shape(stage, source, xfs):
     files = make_source(source, SIZES)
     done = stage("in", source, xfs.path, "--json").event("done")

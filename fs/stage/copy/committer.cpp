@@ -157,7 +157,11 @@ Result<void> Committer::name(FinishedPart& part, Named& named) {
     const auto place = destination_.place_of(part.job.part);
     const int renamed = TIERFS_FAULT_CALL("stage.rename", rename_at(place.folder, place.name, *folder,
                                                                     name_in_parent(path), part.job.replaces));
-    if (renamed == 0) return {};
+    if (renamed == 0) {
+        if (!part.job.name_of.empty())
+            destination_.remove_part(part.job.part);  // two names of one file stay two
+        return {};
+    }
     if (errno == EEXIST)
         return fail(EEXIST, "it came into being in " + destination_.path() +
                                 " meanwhile and is not of tierfs-stage: left alone");

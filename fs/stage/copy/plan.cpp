@@ -38,6 +38,8 @@ class Planner {
             };
             return rank(a) > rank(b);
         });
+        for (const SourceFile* file : files)
+            if (const auto* known = current(*file)) note_first(*file, known->destination);
         for (const SourceFile* file : files) consider(*file);
         find_stale_parts();
         return std::move(plan_);
@@ -59,18 +61,45 @@ class Planner {
         }
     }
 
-    void consider(const SourceFile& file) {
+    /// Null: it is not there, or not as it is at the source.
+    [[nodiscard]] const Known* current(const SourceFile& file) const {
         const auto known = known_.find(file.path);
-        if (known != known_.end() && is_current(file, known->second)) {
+        return known != known_.end() && is_current(file, known->second) ? &known->second : nullptr;
+    }
+
+    /// Of files with several names the first that is copied, or one that is there.
+    void note_first(const SourceFile& file, std::size_t destination) {
+        if (file.attributes.link != 0) firsts_.try_emplace(file.attributes.link, file.path, destination);
+    }
+
+    /// True: it is a name of a file that another one is of, too; planned, or in the way of something.
+    bool plan_name(CopyJob& job, const Known& known) {
+        const auto first = firsts_.find(job.file.attributes.link);
+        if (job.file.attributes.link == 0 || first == firsts_.end()) return false;
+        if (!may_take_name(job, known)) return true;
+        job.name_of = first->second.first;
+        job.destination = first->second.second;
+        const bool moves = known.record != nullptr && known.destination != job.destination;
+        job.replaces = job.replaces || options_.overwrite || (known.record != nullptr && !moves);
+        if (moves) plan_.removals.push_back({known.destination, job.file.path, true});
+        plan_.places[job.file.path] = job.destination;
+        plan_.names.push_back(std::move(job));
+        return true;
+    }
+
+    void consider(const SourceFile& file) {
+        if (const auto* there = current(file)) {
             ++plan_.kept_files;
             plan_.kept_bytes += file.attributes.size;
-            plan_.places[file.path] = known->second.destination;
+            plan_.places[file.path] = there->destination;
             return;
         }
+        const auto found = known_.find(file.path);
+        const auto known = found == known_.end() ? Known{} : found->second;
         CopyJob job;
         job.file = file;
         job.part = part_name(file.path, source_, file.attributes.version);
-        if (take_whole(job) || !choose_place(job, known == known_.end() ? Known{} : known->second)) return;
+        if (take_whole(job) || plan_name(job, known) || !choose_place(job, known)) return;
         const auto& parts = destinations_[job.destination].found_journal().parts;
         if (const auto part = parts.find(job.part); part != parts.end() && fits(part->second, file)) {
             job.unfinished = part->second;
@@ -83,6 +112,7 @@ class Planner {
         plan_.copy_bytes += job.file.attributes.size;
         plan_.places[job.file.path] = job.destination;
         used_parts_.insert(job.part);
+        note_first(job.file, job.destination);
         plan_.copies.push_back(std::move(job));
     }
 
@@ -134,9 +164,9 @@ class Planner {
         return place.state_of(file.path, &link) == FinalState::staged;
     }
 
-    bool choose_place(CopyJob& job, const Known& known) {
+    /// Whether nothing but a copy of ours lies under the name anywhere; a problem otherwise.
+    bool may_take_name(CopyJob& job, const Known& known) {
         const std::string& path = job.file.path;
-        const std::uint64_t size = job.file.link.empty() ? job.file.attributes.size : 0;
         for (std::size_t i = 0; i < destinations_.size(); ++i) {
             const ManifestRecord* const record = known.destination == i ? known.record : nullptr;
             const FinalState state = destinations_[i].state_of(path, record);
@@ -151,6 +181,13 @@ class Planner {
                                      ": left alone (--overwrite replaces it)");
             return false;
         }
+        return true;
+    }
+
+    bool choose_place(CopyJob& job, const Known& known) {
+        if (!may_take_name(job, known)) return false;
+        const std::string& path = job.file.path;
+        const std::uint64_t size = job.file.link.empty() ? job.file.attributes.size : 0;
         std::optional<std::size_t> place;
         plan_.need_bytes += Placement::cost_of(size);
         // What an interrupted run has begun has its blocks already.
@@ -204,6 +241,7 @@ class Planner {
     Placement placement_;
     std::map<std::string, Known> known_;
     std::set<std::string> used_parts_;
+    std::map<std::uint64_t, std::pair<std::string, std::size_t>> firsts_;  ///< by Attributes::link
     Plan plan_;
 };
 

@@ -23,6 +23,7 @@ struct CopyJob {
     ManifestRecord record;      ///< or its record
     bool under_final_name = false;
     unsigned attempts = 0;
+    std::string name_of;  ///< in Plan::names: the path of the file that this is another name of
 };
 
 struct PlanOptions {
@@ -41,6 +42,8 @@ struct Removal {
 
 struct Plan {
     std::vector<CopyJob> copies;  ///< large files first, the largest of all in front
+    /// Other names of files that are copied or there already: hard links to these, once they are there.
+    std::vector<CopyJob> names;
     std::vector<Removal> removals;
     std::map<std::string, std::size_t>
         places;  ///< of all files that are or will be staged: for the link farm

@@ -61,6 +61,9 @@ class StageIn {
     Result<void> remove(const std::vector<Removal>& removals, bool moved);
     Result<bool> remove_one(const Removal& removal, ManifestRecord& record);
     Result<void> open_books();
+    Result<void> make_names(std::vector<CopyJob> names);
+    static Result<void> link_part(const Destination& destination, const CopyJob& job,
+                                  const ManifestRecord& first);
     Result<void> copy(Plan plan);
     void link_kept(const std::map<std::string, std::size_t>& places);
 
@@ -159,11 +162,12 @@ void StageIn::report(const Plan& plan) {
                       "): " + std::to_string(by_destination[i].first) + " files, " +
                       format_size(by_destination[i].second));
     }
-    OrderedJson members = {{"copy_files", plan.copies.size()},    {"copy_bytes", plan.copy_bytes},
-                           {"resumed_bytes", plan.resumed_bytes}, {"keep_files", plan.kept_files},
-                           {"keep_bytes", plan.kept_bytes},       {"remove_files", plan.removals.size()},
-                           {"need_bytes", plan.need_bytes},       {"lacking_bytes", plan.lacking_bytes},
-                           {"problems", plan.problems.size()},    {"destinations", std::move(places)}};
+    OrderedJson members = {{"copy_files", plan.copies.size()},     {"copy_bytes", plan.copy_bytes},
+                           {"link_names", plan.names.size()},      {"resumed_bytes", plan.resumed_bytes},
+                           {"keep_files", plan.kept_files},        {"keep_bytes", plan.kept_bytes},
+                           {"remove_files", plan.removals.size()}, {"need_bytes", plan.need_bytes},
+                           {"lacking_bytes", plan.lacking_bytes},  {"problems", plan.problems.size()},
+                           {"destinations", std::move(places)}};
     put_text(members, "source", source_);
     double rate = 0;
     for (const auto& destination : destinations_) rate += last_rate(destination);
@@ -175,6 +179,8 @@ void StageIn::report(const Plan& plan) {
             "; about " + std::to_string(static_cast<long>(seconds) + 1) + " s at the rate of the last run";
     }
     reporter_.event("plan", std::move(members));
+    if (!plan.names.empty())
+        reporter_.say(std::to_string(plan.names.size()) + " more names of files with several: hard links");
     reporter_.say("copy " + std::to_string(plan.copies.size()) + " files, " + format_size(plan.copy_bytes) +
                   " (" + format_size(plan.resumed_bytes) + " of it are there already); keep " +
                   std::to_string(plan.kept_files) + " files, " + format_size(plan.kept_bytes) + "; remove " +
@@ -246,7 +252,7 @@ Result<void> StageIn::copy(Plan plan) {
     for (const auto& [destination, part] : plan.stale_parts) destinations_[destination].remove_part(part);
     for (const auto& destination : destinations_) destination.remove_strange_parts();
     Totals& totals = reporter_.totals();
-    totals.files_planned = plan.copies.size();
+    totals.files_planned = plan.copies.size() + plan.names.size();
     totals.bytes_planned = plan.copy_bytes;
     totals.files_kept = plan.kept_files;
     totals.bytes_kept = plan.kept_bytes;
@@ -263,9 +269,63 @@ Result<void> StageIn::copy(Plan plan) {
         running.emplace_back([&context, memory] { CopyWorker(context, memory).run(); });
     for (auto& thread : running) thread.join();
     for (auto& committer : committers_) committer->finish();
+    auto named = stop_.requested() || plan.names.empty() ? Result<void>() : make_names(std::move(plan.names));
     reporter_.end_progress();
+    if (!named) return named;
     if (stop_.requested()) return fail(ECANCELED, "stopped: the same command goes on where this one ended");
     if (totals.files_failed == 0) return remove(plan.removals, true);
+    return {};
+}
+
+// The files that these are names of have their own by now, and their records.
+Result<void> StageIn::make_names(std::vector<CopyJob> names) {
+    committers_.clear();
+    journals_.clear();
+    if (auto opened = open_books(); !opened) return opened;
+    std::vector<Manifest> manifests;
+    for (const auto& destination : destinations_) {
+        auto manifest = Manifest::load(destination.books(), kManifest);
+        if (!manifest) return fail(manifest.error());
+        manifests.push_back(std::move(*manifest));
+    }
+    for (auto& job : names) {
+        if (stop_.requested()) break;
+        const auto& records = manifests[job.destination].records;
+        const auto first = records.find(job.name_of);
+        const auto now = origin_->stat(job.file.path), of = origin_->stat(job.name_of);
+        const bool is_same = now && of && now->link != 0 && now->link == of->link;
+        if (first == records.end() || !is_same) {
+            reporter_.failed(job.file.path,
+                             Error{ESTALE, "'" + printable(job.name_of) +
+                                               "', which it is another name of, was not staged, or has "
+                                               "changed: run the command again"});
+            continue;
+        }
+        if (auto made = link_part(destinations_[job.destination], job, first->second); !made) {
+            reporter_.failed(job.file.path, made.error());
+            continue;
+        }
+        ManifestRecord record = first->second;
+        record.path = job.file.path;
+        auto& committer = *committers_[job.destination];
+        committer.give({std::move(job), FileDescriptor(), std::move(record)});
+    }
+    for (auto& committer : committers_) committer->finish();
+    return {};
+}
+
+/// Where the part of a copy would be, a name of the file that is there.
+Result<void> StageIn::link_part(const Destination& destination, const CopyJob& job,
+                                const ManifestRecord& first) {
+    if (destination.state_of(first.path, &first) != FinalState::staged)
+        return fail(ESTALE, "'" + printable(first.path) + "' was changed since it was staged");
+    bool made = false;
+    const auto parent = open_parent(destination.root(), first.path, false, made);
+    if (!parent) return fail(parent.error());
+    destination.remove_part(job.part);
+    const auto place = destination.place_of(job.part);
+    if (::linkat(parent->get(), name_in_parent(first.path).c_str(), place.folder, place.name.c_str(), 0) != 0)
+        return fail(system_error(errno, "a hard link to '" + printable(first.path) + "'"));
     return {};
 }
 

@@ -385,6 +385,7 @@ print(json.dumps([tried(os.getxattr, "system.stub"), tried(os.setxattr, "system.
         if uid == 4001:
             assert expected[:2] == [errno.EPERM, errno.EPERM] and expected[3] == ["user.plain"]
         os.setxattr(place / "file", "system.stub", b"made")
+        processes.wait_until(lambda: lines and lines[-1] == [0, 21, "system.stub"], what="that is told of")
         lines.clear()
         assert acts(script, m.path, uid=uid, gid=uid) == expected, uid
         processes.wait_until(lambda: [uid, 22, "system.none"] in lines, what="the last of them")

@@ -241,5 +241,27 @@ TEST(StageContent, AChangedByteIsFound) {
     EXPECT_FALSE(open_direct(AT_FDCWD, folder / "none"));
 }
 
+TEST_F(StagePlan, NamesOfOneFileAreCopiedOnce) {
+    open();
+    auto named = [](const std::string& path, std::uint64_t link) {
+        auto file = source_file(path, 100);
+        file.attributes.link = link;
+        return file;
+    };
+    const auto made = plan({named("a", 7), named("b", 7), named("c", 8), named("d", 7), named("e", 0)});
+    ASSERT_EQ(made.copies.size(), 3U);
+    EXPECT_EQ(made.copy_bytes, 300U);
+    ASSERT_EQ(made.names.size(), 2U);
+    EXPECT_EQ(made.names[0].file.path, "b");
+    EXPECT_EQ(made.names[1].name_of, "a");
+    EXPECT_EQ(made.places.size(), 5U);
+    // One that is there is the one to link to, wherever it stands in the order.
+    stage(named("d", 7));
+    const auto again = plan({named("a", 7), named("d", 7)});
+    EXPECT_TRUE(again.copies.empty());
+    ASSERT_EQ(again.names.size(), 1U);
+    EXPECT_EQ(again.names[0].name_of, "d");
+}
+
 }  // namespace plan_test
 }  // namespace tierfs::stage
