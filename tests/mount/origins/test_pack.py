@@ -392,3 +392,25 @@ def test_goes_on_when_the_daemon_dies_and_the_pack_is_gone(origin, folder, mount
     m.kill_daemon()
     data.expect_files(m.path, files)
     assert m.status()["pack"]["failed"] > 0
+
+
+def test_pack_saves_requests_by_its_nvme_tier(nginx_bucket, folder, mount):
+    """The figures stand in tierfs(8), PACKS."""
+    files = {f"d{number % 20:02}/f{number:05}": data.content(number, 2000) for number in range(5000)}
+    nginx_bucket.put_all(files)
+    pack(nginx_bucket.source(), folder / "pack", *options_of(nginx_bucket), env=nginx_bucket.env)
+    requests = {}
+    for with_nvme in (False, True):
+        options = {"pack": str(folder / "pack")}
+        if with_nvme:
+            (folder / "cache").mkdir(mode=0o700)
+            options.update({"nvme.path": str(folder / "cache"), "nvme.limit": "256M"})
+        m = mount(nginx_bucket.source(), nginx_bucket.options(options), env=nginx_bucket.env)
+        order = sorted(files)
+        random.Random(1).shuffle(order)
+        for name in order:
+            data.expect_same((m.path / name).read_bytes(), files[name], name)
+        requests[with_nvme] = m.status()["pack"]["requests"]
+        m.umount()
+    print(f"requests without and with an NVMe tier: {requests}")
+    assert requests[True] < requests[False] / 2, requests
