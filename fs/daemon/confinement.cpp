@@ -133,9 +133,8 @@ void keep(CapabilitySet kept) {
     if (!set(sets)) log::warning("capabilities cannot be given up: " + system_error(errno, "capset").message);
 }
 
-}  // namespace
-
-CapabilitySet daemon_capabilities(const Settings& settings) {
+/// Without a look at any folder.
+CapabilitySet by_kind(const Settings& settings) {
     CapabilitySet kept = kAlways;
     for (const auto& source : {settings.source, settings.pack}) {
         if (source.empty()) continue;
@@ -146,6 +145,13 @@ CapabilitySet daemon_capabilities(const Settings& settings) {
     if (const auto metrics = parse_listen_address(settings.metrics_listen);
         metrics && metrics->path.empty() && metrics->port < 1024)
         kept |= bit(CAP_NET_BIND_SERVICE);
+    return kept;
+}
+
+}  // namespace
+
+CapabilitySet daemon_capabilities(const Settings& settings) {
+    CapabilitySet kept = by_kind(settings);
     if (const auto path = path_out_of_reach(settings); !path.empty()) {
         log::info("keeps CAP_DAC_OVERRIDE, since a folder on the way to " + printable(path) +
                   " is not root's alone");
@@ -154,18 +160,19 @@ CapabilitySet daemon_capabilities(const Settings& settings) {
     return kept;
 }
 
-void confine_supervisor(const Settings& settings) {
+void confine_supervisor(CapabilitySet of_daemons) {
     if (::geteuid() != 0) return;
-    const auto kept = daemon_capabilities(settings) | kTakesMountAway;
+    const auto kept = of_daemons | kTakesMountAway;
     // Without CAP_SETPCAP the bounding set is another's to limit, who has done so.
     for (int capability = 0; ::prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability)
         if ((kept & bit(capability)) == 0) ::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
     keep(kept);
 }
 
-void confine_daemon(const Settings& settings) {
+// The folders may lie behind the mount, which answers only once this daemon serves it.
+void confine_daemon(const Settings& settings, bool is_mounted) {
     if (::geteuid() != 0) return;
-    keep(daemon_capabilities(settings));
+    keep(is_mounted ? by_kind(settings) | bit(CAP_DAC_OVERRIDE) : daemon_capabilities(settings));
     if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         log::warning(system_error(errno, "no_new_privs cannot be set").message);
     if (const auto denied = deny_system_calls(); !denied) log::warning(denied.error().message);

@@ -25,11 +25,13 @@ CapabilitySet daemon_capabilities(const Settings& settings);
 /// does not run as root: another user's daemon has nothing to give, and may need fusermount(1), which is
 /// set-user-ID. What cannot be given up is logged, and no reason not to serve.
 ///
-/// The supervisor keeps what its daemons need and what takes a mount away, and no child gets more.
-void confine_supervisor(const Settings& settings);
+/// The supervisor keeps what its daemons need (daemon_capabilities, from before the mount is there) and what
+/// takes a mount away, and no child gets more.
+void confine_supervisor(CapabilitySet of_daemons);
 /// The daemon keeps daemon_capabilities() alone, gains nothing by exec (no_new_privs), and may not use the
 /// system calls that deny_system_calls() names.
-void confine_daemon(const Settings& settings);
+/// `is_mounted`: another daemon served the mount; it is the supervisor that knows of CAP_DAC_OVERRIDE then.
+void confine_daemon(const Settings& settings, bool is_mounted);
 
 /// The calling process and its children get EPERM from system calls that no file system needs: those that
 /// mount, trace or reach into other processes, load code into the kernel, set clocks, open files by handle.

@@ -239,7 +239,7 @@ int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, Fold
 int run_daemon(DaemonStart start) {
     Channel channel = std::move(start.channel);
     const FileDescriptor signals = block_signals();
-    confine_daemon(start.settings);
+    confine_daemon(start.settings, !start.record.init().empty());
     tune_process();
     try {
         FolderLocks locks([&channel](const std::string& folder, int descriptor) {

@@ -213,6 +213,7 @@ void Supervisor::heard(Message message) {
 void Supervisor::mount() {
     if (state_ == State::restarting && send_mounted()) return;
     if (state_ != State::preparing) return daemon_channel_.close();  // the daemon ends
+    const auto capabilities = daemon_capabilities(settings_);
     auto mounted = mount_in_place(settings_);
     if (!mounted) {
         report_failure(mounted.error().message);
@@ -224,7 +225,7 @@ void Supervisor::mount() {
     state_ = State::mounted;
     replaced_ = mounted->dead;
     listen();  // other starters see that it lives: the lock may go
-    confine_supervisor(settings_);
+    confine_supervisor(capabilities);
     if (send_mounted()) return;
     report_failure("the daemon cannot be told that " + settings_.mountpoint + " is mounted");
     daemon_channel_.close();

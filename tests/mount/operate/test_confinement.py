@@ -96,6 +96,16 @@ def test_folders_of_others_on_the_way_to_the_cache(origin, nginx_bucket, folder,
     assert "keeps CAP_DAC_OVERRIDE" in m.log.read_text()
 
 
+def test_home_below_the_mount(rgw_bucket, folder, mount):
+    """Homes in a bucket: nobody must wait for the mount before it is served."""
+    rgw_bucket.put("a", b"1")
+    m = mount.prepare(rgw_bucket.source(), rgw_bucket.options({}), env={**rgw_bucket.env, "HOME": str(folder / "homes")})
+    m.path = folder / "homes"
+    m.start()
+    assert (m.path / "a").read_bytes() == b"1"
+    expect_confined(m, ALWAYS)
+
+
 def test_mount_point_in_a_folder_of_somebody_else(origin, folder, mount):
     """Also when the daemon has to take the mount away by itself."""
     home = folder / "home"
