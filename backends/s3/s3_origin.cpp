@@ -287,9 +287,13 @@ bool S3Origin::read_recent(OriginRead& request) {
     request.done = [recent = posix_->recent(), copy = std::move(copy), path = request.path,
                     version = request.version, offset = request.offset, destination = request.destination,
                     done = std::move(request.done)](Result<void> read) {
-        if (read) read = copy->read(destination, offset);
-        // Whoever asks again for what cannot be read gets it from the bucket.
-        recent->was_read(path, version, read ? destination.size() : UINT64_MAX);
+        if (read) {
+            read = copy->read(destination, offset);
+            // A second request for what cannot be read gets it from the bucket.
+            recent->was_read(
+                path, version,
+                read ? ByteRange{offset, offset + destination.size()} : ByteRange{0, UINT64_MAX});
+        }
         done(std::move(read));
     };
     copies_->submit(std::move(request));

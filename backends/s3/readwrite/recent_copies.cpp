@@ -26,7 +26,7 @@ void RecentCopies::add(RecentCopy copy) {
     // What they hold would be free without them.
     const auto limit = std::min(kMostBytes, (free + bytes_ + size) / kShare);
     if (size == 0 || size > limit) return;
-    entries_.push_front({std::move(copy), size});
+    entries_.push_front({std::move(copy), {}});
     bytes_ += size;
     while (bytes_ > limit || entries_.size() > kMost) take_out(std::prev(entries_.end()), gone);
 }
@@ -37,13 +37,13 @@ std::shared_ptr<const LocalCopy> RecentCopies::find(const std::string& path, con
     return found != entries_.end() && found->copy.version == version ? found->copy.copy : nullptr;
 }
 
-void RecentCopies::was_read(const std::string& path, const std::string& version, std::uint64_t bytes) {
+void RecentCopies::was_read(const std::string& path, const std::string& version, ByteRange range) {
     Entries gone;
     const MutexLock lock(mutex_);
     const auto found = find_locked(path);
     if (found == entries_.end() || found->copy.version != version) return;
-    found->unread -= std::min(found->unread, bytes);
-    if (found->unread == 0) take_out(found, gone);
+    found->read.add(range.begin, range.end);
+    if (found->read.covers(0, found->copy.size)) take_out(found, gone);
 }
 
 void RecentCopies::copied(const std::string& from, const std::string& from_version, const std::string& to,

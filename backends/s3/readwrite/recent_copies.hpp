@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "backends/s3/readwrite/byte_ranges.hpp"
 #include "backends/s3/readwrite/local_copies.hpp"
 #include "config/base/mutex.hpp"
 
@@ -32,8 +33,8 @@ class RecentCopies {
     /// Null: there is none of this version.
     std::shared_ptr<const LocalCopy> find(const std::string& path, const std::string& version)
         TIERFS_EXCLUDES(mutex_);
-    /// So many bytes of it have been read: when that is all of it, the tiers have had their chance.
-    void was_read(const std::string& path, const std::string& version, std::uint64_t bytes)
+    /// This range of it has been read: when each byte of it has been, the tiers have had their chance.
+    void was_read(const std::string& path, const std::string& version, ByteRange range)
         TIERFS_EXCLUDES(mutex_);
     /// The server has copied `from_version`: the same bytes under another name or with other metadata, as
     /// another version. What is kept of another version of `from` is let go of.
@@ -46,7 +47,7 @@ class RecentCopies {
   private:
     struct Entry {
         RecentCopy copy;
-        std::uint64_t unread = 0;  ///< bytes
+        ByteRanges read;  ///< some of it more than once: the tiers do not keep all that they ask for
     };
     using Entries = std::list<Entry>;
     Entries::iterator find_locked(const std::string& path) TIERFS_REQUIRES(mutex_);

@@ -26,9 +26,10 @@ TEST_F(RecentCopiesTest, AreOfOneVersionUntilTheyHaveBeenRead) {
     recent_.copied("a", "\"1\"", "b", "\"2\"");
     EXPECT_TRUE(recent_.find("b", "\"2\""));
     EXPECT_FALSE(recent_.find("a", "\"1\""));
-    recent_.was_read("b", "\"2\"", 60);
+    recent_.was_read("b", "\"2\"", {0, 60});
+    recent_.was_read("b", "\"2\"", {0, 60});  // what a tier asked for twice
     EXPECT_TRUE(recent_.find("b", "\"2\""));
-    recent_.was_read("b", "\"2\"", 40);
+    recent_.was_read("b", "\"2\"", {60, 100});
     EXPECT_FALSE(recent_.find("b", "\"2\""));
 }
 
