@@ -136,7 +136,8 @@ Result<void> Daemon::open_index() {
         options.directory = (cache_devices_.empty() ? scratch_ : cache_devices_.index_folder()) / "index";
     }
     if (auto opened = open_pack_index(options.directory.parent_path()); !opened) return opened;
-    options.identity = index_identity();
+    options.source = origin_->identity();
+    options.names = settings_in_names();
     auto index = Index::open(options);
     if (!index) return fail(index.error());
     index_ = std::move(*index);

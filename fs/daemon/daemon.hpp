@@ -102,7 +102,7 @@ class Daemon {
     /// Of a pack with pack.staleness=list.
     void watch_source();
     /// What names an index (see the definition).
-    [[nodiscard]] std::string index_identity() const;
+    [[nodiscard]] std::string settings_in_names() const;
     Result<void> open_index();
     Result<void> open_names();
     Result<void> open_nvme();

@@ -80,11 +80,10 @@ void Daemon::watch_source() {
     });
 }
 
-// The origin, its pack, and the settings that the records of an index have taken in. S3 knows no owners and
-// modes; changed ones must not wait for records to expire, which may be never. (Data has the origin's
-// identity alone: a new index adopts what the cache holds.)
-std::string Daemon::index_identity() const {
-    std::string identity = origin_->identity();
+// The pack and the settings that the names of an index have taken in. S3 knows no owners and modes; changed
+// ones must not wait for records to expire, which may be never. (Data has the origin's identity alone.)
+std::string Daemon::settings_in_names() const {
+    std::string identity;
     // Of a pack that is trusted, answers hold for ever; with `check` they are the source's own.
     if (pack_ != nullptr && settings_.pack_staleness != "check")
         identity += " pack=" + to_string(pack_->manifest().index);
@@ -100,7 +99,9 @@ std::string Daemon::index_identity() const {
 
 // Node ids stand in the index of one source: in another one they would be other files.
 Result<void> Daemon::check_identity() {
-    const auto identity = [this] { return to_string(content_id(index_identity(), "", "")); };
+    const auto identity = [this] {
+        return to_string(content_id(origin_->identity() + settings_in_names(), "", ""));
+    };
     if (!takes_over_) record_.set_index_identity(identity());
     if (record_.index_identity() == identity()) return {};
     if (pack_ != nullptr) {

@@ -11,7 +11,8 @@
 //                                  u64 content low, i64 checked_ns, u16 length, name, u32 length, version
 //   'L' be64(high) be64(low)    -> what the tiers wrote, as it is
 //   'M' "layout"                -> u32 layout version (this one is not allowed to change its form)
-//   'M' "identity"              -> the source's identity, as it is
+//   'M' "identity"              -> the identity of the source and the settings that names hold of, as they are
+//   'M' "source"                -> the identity of the source alone; absent in an index of before it was written
 //   'M' "next"                  -> 01 u64 next node id that nobody reserved, u64 its complement
 //
 // Numbers in values are little-endian. The first byte of a value is the version of its form, 01. A value that
@@ -37,6 +38,7 @@ inline constexpr char kLocations = 'L';
 
 inline constexpr std::string_view kLayoutKey = "Mlayout";
 inline constexpr std::string_view kIdentityKey = "Midentity";
+inline constexpr std::string_view kSourceKey = "Msource";
 inline constexpr std::string_view kNextNodeKey = "Mnext";
 
 /// Bytes of a key that come before a name: kind and one number. RocksDB's prefix.

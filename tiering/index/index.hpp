@@ -66,7 +66,10 @@ class IndexBatch {
 struct IndexOptions {
     std::filesystem::path directory;  ///< made when absent, mode 0700
     std::uint64_t memory = 16 << 20;  ///< block cache and memtables together, bytes
-    std::string identity;             ///< of the source; an index of another source or layout is rebuilt
+    std::string source;               ///< an index of another source or layout is rebuilt
+    std::string names =
+        {};  ///< the settings that names, nodes and listings have taken in; under others they are
+             ///< forgotten, and locations stay
 };
 
 /// Names, nodes and locations of one source. What `commit` returned from survives a kill of the process (in

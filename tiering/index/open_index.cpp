@@ -78,14 +78,23 @@ NodeId first_free_node(rocksdb::DB& database, NodeId last, const std::filesystem
     return std::max(last, kFirstNode) + kSafetyGap;
 }
 
-/// Why a database that opened is not one of ours; empty: it is, or it is empty (then `is_new`).
-std::string unusable(rocksdb::DB& database, const IndexOptions& options, bool& is_new) {
+std::string identity_of(const IndexOptions& options) {
+    return options.source + options.names;
+}
+
+/// The use of a database that opened.
+struct Standing {
+    std::string unusable;        ///< why it is not one of ours; empty: it is, or it is empty
+    bool is_new = false;         ///< it is empty
+    bool other_names = false;    ///< only its locations can be used
+    bool is_introduced = false;  ///< it says itself whose it is, and need not be told
+};
+
+Standing standing_of(rocksdb::DB& database, const IndexOptions& options) {
     std::error_code problem;
-    if (std::filesystem::exists(options.directory / kDamagedMark, problem)) {
-        return "blocks did not verify when it was last in use";
-    }
-    std::string layout;
-    std::string identity;
+    if (std::filesystem::exists(options.directory / kDamagedMark, problem))
+        return {"blocks did not verify when it was last in use"};
+    std::string layout, identity, source;
     const rocksdb::Status layout_status = get(database, kLayoutKey, layout);
     const rocksdb::Status identity_status = get(database, kIdentityKey, identity);
     if (layout_status.IsNotFound() && identity_status.IsNotFound()) {
@@ -93,18 +102,37 @@ std::string unusable(rocksdb::DB& database, const IndexOptions& options, bool& i
         read.total_order_seek = true;
         const std::unique_ptr<rocksdb::Iterator> it(database.NewIterator(read));
         it->SeekToFirst();
-        is_new = true;
-        return it->Valid() || !it->status().ok() ? "it has records but no layout version" : "";
+        if (it->Valid() || !it->status().ok()) return {"it has records but no layout version"};
+        return {.is_new = true};
     }
-    if (!layout_status.ok() || decode_layout(layout) != kLayout) return "its layout is of another version";
-    if (!identity_status.ok() || identity != options.identity) return "it is of another source";
-    return "";
+    if (!layout_status.ok() || decode_layout(layout) != kLayout) return {"its layout is of another version"};
+    if (!identity_status.ok()) return {"its source cannot be read"};
+    const bool is_of_source = get(database, kSourceKey, source).ok() && source == options.source;
+    if (identity == identity_of(options)) return {.is_introduced = is_of_source};
+    if (!is_of_source) return {"it is of another source"};
+    return {.other_names = true};
 }
 
-Result<void> introduce(rocksdb::DB& database, const IndexOptions& options) {
+/// All that is known of names, in one range for each kind of record.
+void forget_names(rocksdb::WriteBatch& batch) {
+    for (const char kind : {kNames, kNodes, kListings}) {
+        const std::string begin(1, kind), end(1, static_cast<char>(kind + 1));
+        batch.DeleteRange(begin, end);
+    }
+}
+
+/// Says what the index is of; it reaches the disk with all that it needs, or not at all.
+Result<void> introduce(rocksdb::DB& database, const IndexOptions& options, const Standing& standing,
+                       NodeId next) {
     rocksdb::WriteBatch batch;
+    if (standing.other_names) {
+        forget_names(batch);
+        // The record may be lost; nodes, which tell what was handed out, go.
+        batch.Put(slice(kNextNodeKey), encode_next_node(next));
+    }
     batch.Put(slice(kLayoutKey), encode_layout(kLayout));
-    batch.Put(slice(kIdentityKey), options.identity);
+    batch.Put(slice(kIdentityKey), identity_of(options));
+    batch.Put(slice(kSourceKey), options.source);
     const int code = TIERFS_FAULT("index.introduce");
     const rocksdb::Status status = code != 0
                                        ? rocksdb::Status::IOError(system_error(code, "injected").message)
@@ -130,18 +158,22 @@ Result<std::unique_ptr<Index>> Index::open(const IndexOptions& asked) {
         if (opened.status.IsNoSpace()) {
             return fail(ENOSPC, "index " + options.directory.string() + ": " + opened.status.ToString());
         }
-        bool is_new = false;
-        std::string reason =
-            opened.database ? unusable(*opened.database, options, is_new) : opened.status.ToString();
+        const Standing standing =
+            opened.database ? standing_of(*opened.database, options) : Standing{opened.status.ToString()};
+        std::string reason = standing.unusable;
         const auto last = reason.empty() ? last_node(*opened.database) : std::nullopt;
         if (reason.empty() && !last) reason = "its last node cannot be read";
         if (reason.empty()) {
-            if (is_new) {
-                if (auto done = introduce(*opened.database, options); !done) return fail(done.error());
-            }
             const NodeId next = first_free_node(*opened.database, *last, options.directory);
+            if (!standing.is_introduced) {
+                auto done = introduce(*opened.database, options, standing, next);
+                if (!done) return fail(done.error());
+            }
+            if (standing.other_names)
+                log::info("index " + options.directory.string() +
+                          ": names that were known under other settings are asked for again");
             return std::make_unique<RocksIndex>(options, std::move(opened.database), std::move(opened.cache),
-                                                is_new, next);
+                                                standing.is_new, next);
         }
         if (!first) return fail(EIO, "index " + options.directory.string() + ": " + reason);
         opened.database.reset();

@@ -62,7 +62,7 @@ class NamesFixture : public testing::Test {
     }
 
     void open(milliseconds ttl = milliseconds(60000), std::uint64_t memory = 4 << 20) {
-        auto index = Index::open({.directory = root_ / "index", .memory = 4 << 20, .identity = "fake:/"});
+        auto index = Index::open({.directory = root_ / "index", .memory = 4 << 20, .source = "fake:/"});
         ASSERT_TRUE(index) << index.error().message;
         index_ = std::move(*index);
         NamespaceOptions options;

@@ -82,7 +82,7 @@ class IndexModel {
 
   private:
     void open() {
-        auto opened = Index::open({.directory = directory_, .memory = 4 << 20, .identity = "dir:/x"});
+        auto opened = Index::open({.directory = directory_, .memory = 4 << 20, .source = "dir:/x"});
         RC_ASSERT(opened.has_value());
         index_ = std::move(*opened);
         if (is_open_before_) RC_ASSERT(!index_->is_new());
@@ -168,7 +168,7 @@ class IndexModel {
         const std::uint64_t from = command.a % 4 == 0 ? 0 : size - std::min<std::uintmax_t>(size, 2000);
         fs::resize_file(log, from + (std::uint64_t{command.b} * 65536 + command.c) % (size - from + 1));
         replace(copy);
-        auto opened = Index::open({.directory = directory_, .memory = 4 << 20, .identity = "dir:/x"});
+        auto opened = Index::open({.directory = directory_, .memory = 4 << 20, .source = "dir:/x"});
         RC_ASSERT(opened.has_value());
         index_ = std::move(*opened);
         const Contents found = read();

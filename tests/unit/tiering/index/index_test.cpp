@@ -47,7 +47,7 @@ class IndexTest : public testing::Test {
     void TearDown() override { fs::remove_all(root_); }
 
     IndexOptions options() const {
-        return {.directory = root_ / "index", .memory = 4 << 20, .identity = "dir:/x"};
+        return {.directory = root_ / "index", .memory = 4 << 20, .source = "dir:/x"};
     }
     std::unique_ptr<Index> open() const {
         auto index = Index::open(options());
@@ -115,7 +115,7 @@ TEST_F(IndexTest, DirectoryThatCannotBeMadeIsAnError) {
     const auto index = Index::open(bad);
     ASSERT_FALSE(index);
     EXPECT_NE(index.error().message.find("file/index"), std::string::npos);
-    EXPECT_FALSE(Index::open({.directory = "", .memory = 1 << 20, .identity = "x"}));
+    EXPECT_FALSE(Index::open({.directory = "", .memory = 1 << 20, .source = "x"}));
 }
 
 TEST_F(IndexTest, FindsWhatWasCommittedAndNothingElse) {
@@ -323,7 +323,7 @@ TEST_F(IndexTest, TheSameProcessTwiceIsRefused) {
 TEST_F(IndexTest, AnotherSourceOrLayoutIsPutAside) {
     put(*open(), 1, "a", 16);
     IndexOptions other = options();
-    other.identity = "dir:/y";
+    other.source = "dir:/y";
     {
         const auto index = Index::open(other);
         ASSERT_TRUE(index);
@@ -336,6 +336,37 @@ TEST_F(IndexTest, AnotherSourceOrLayoutIsPutAside) {
     ASSERT_TRUE(index);
     EXPECT_TRUE((*index)->is_new());
     EXPECT_EQ(damaged(), std::set<std::string>{"index.damaged-2"}) << "the older one is removed";
+}
+
+TEST_F(IndexTest, UnderOtherSettingsNamesAreForgottenAndLocationsStay) {
+    NodeId before = 0;
+    {
+        const auto index = open();
+        before = index->allocate_node().value();
+        auto batch = index->batch();
+        batch->put_name(1, "a", {before, ObjectKind::file});
+        batch->put_node(before, node_record(1, "a", 5));
+        batch->put_listing(1, {7, 1, {}});
+        batch->put_location({~0ULL, ~0ULL}, "there");
+        ASSERT_TRUE(index->commit(std::move(batch)));
+    }
+    IndexOptions other = options();
+    other.names = " rw";
+    for (const auto& now : {other, options(), other}) {
+        const auto index = Index::open(now);
+        ASSERT_TRUE(index) << index.error().message;
+        EXPECT_FALSE((*index)->is_new());
+        EXPECT_FALSE((*index)->find_name(1, "a").value() || (*index)->find_node(before).value());
+        EXPECT_FALSE((*index)->find_listing(1).value());
+        EXPECT_EQ((*index)->find_location({~0ULL, ~0ULL}).value(), "there");
+        const NodeId next = (*index)->allocate_node().value();
+        EXPECT_GT(next, before) << "a node id was handed out again";
+        before = next;
+        put(**index, 1, "b", next);
+        EXPECT_TRUE((*index)->find_name(1, "b").value());
+    }
+    EXPECT_TRUE(Index::open(other).value()->find_name(1, "b").value());
+    EXPECT_TRUE(damaged().empty());
 }
 
 TEST_F(IndexTest, RecordsWithoutALayoutAreNotOurs) {
