@@ -84,7 +84,7 @@ std::string identity_of(const IndexOptions& options) {
 
 /// The use of a database that opened.
 struct Standing {
-    std::string unusable;        ///< why it is not one of ours; empty: it is, or it is empty
+    std::string unusable = {};   ///< why it is not one of ours; empty: it is, or it is empty
     bool is_new = false;         ///< it is empty
     bool other_names = false;    ///< only its locations can be used
     bool is_introduced = false;  ///< it says itself whose it is, and need not be told

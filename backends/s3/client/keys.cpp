@@ -99,7 +99,8 @@ class Mapper {
 }  // namespace
 
 std::string make_version(std::string_view etag, std::int64_t mtime_s, std::uint64_t size) {
-    if (etag.empty() || has_control(etag)) return std::to_string(mtime_s) + "-" + std::to_string(size);
+    if (etag.empty() || etag.size() > kLongestEtag || has_control(etag))
+        return std::to_string(mtime_s) + "-" + std::to_string(size);
     if (etag.starts_with('"') || etag.starts_with("W/")) return std::string(etag);
     // Some servers leave the quotes out of listings; HEAD and If-Match have them.
     return '"' + std::string(etag) + '"';

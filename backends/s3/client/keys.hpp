@@ -23,7 +23,7 @@ inline constexpr const char* kMarkerWithContent = "directory marker with content
 inline constexpr const char* kOutside = "key outside the listed prefix";
 }  // namespace hidden
 
-/// The version of an object: its ETag in quotes; without one, a text of time and size that is_etag() tells
+/// The version of an object: its ETag in quotes; without one that is usable, a text of time and size that is_etag() tells
 /// apart.
 std::string make_version(std::string_view etag, std::int64_t mtime_s, std::uint64_t size);
 

@@ -56,7 +56,8 @@ Result<ListedObject> parse_object(const pugi::xml_node& node, const KeyDecoder& 
         object.size > static_cast<std::uint64_t>(INT64_MAX))
         return fail(EIO, "the listing holds an object whose size is no number");
     object.mtime_s = parse_iso_time(node.child_value("LastModified")).value_or(0);
-    object.etag = node.child_value("ETag");
+    if (const std::string_view etag = node.child_value("ETag"); etag.size() <= kLongestEtag)
+        object.etag = etag;
     object.storage_class = node.child_value("StorageClass");
     const auto restore = node.child("RestoreStatus");
     object.restored = restore && std::string_view(restore.child_value("IsRestoreInProgress")) == "false";

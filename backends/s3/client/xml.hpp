@@ -14,10 +14,13 @@ namespace tierfs::s3 {
 /// The longest reply but for bodies of objects: a page of 1,000 keys of 1,024 bytes, each byte of which is written as three.
 inline constexpr std::size_t kLongestReply = 4U << 20U;
 
+/// Bytes of an ETag that is kept: they stay in memory for each name that is known. S3's have 34 to 40.
+inline constexpr std::size_t kLongestEtag = 256;
+
 /// One <Contents> of a listing, keys decoded.
 struct ListedObject {
     std::string key;
-    std::string etag;           ///< as sent, empty when there is none
+    std::string etag;           ///< as sent, empty when there is none or it is longer than kLongestEtag
     std::string storage_class;  ///< empty: standard
     std::uint64_t size = 0;
     std::int64_t mtime_s = 0;  ///< whole seconds, as HEAD tells it

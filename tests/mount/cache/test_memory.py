@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from harness import data, processes
+from harness import data, faults, processes
 
 pytestmark = [pytest.mark.release_only, pytest.mark.alone]
 
@@ -68,3 +68,38 @@ def test_many_open_files(origin, mount):
     finally:
         for handle in handles:
             handle.close()
+
+
+class WideS3(faults.FaultyS3):
+    """32 prefixes of 4 pages of 1,000 names each, the same ones everywhere; a page is built once. `fat`: ETags as long as a page
+    has room for."""
+
+    PREFIXES, PAGES = 32, 4
+
+    def __init__(self, fat):
+        super().__init__()
+        etag = "e" * (3000 if fat else 32)
+        self.pages = ["".join(f"<Contents><Key>PREFIX{page}{row:03}{'%25' * 230}</Key><LastModified>2024-05-06T07:08:09.000Z</LastModified>"
+                              f"<ETag>&quot;{etag}&quot;</ETag><Size>1</Size></Contents>" for row in range(1000))
+                      for page in range(self.PAGES)]
+
+    def list(self, request, bucket, query):
+        prefix, page = query.get("prefix", ""), int(query.get("continuation-token", "0"))
+        if prefix == "":
+            rows, more = "".join(f"<CommonPrefixes><Prefix>p{number}/</Prefix></CommonPrefixes>" for number in range(self.PREFIXES)), False
+        else:
+            rows, more = self.pages[page].replace("PREFIX", prefix), page + 1 < self.PAGES
+        token = f"<NextContinuationToken>{page + 1}</NextContinuationToken>" if more else ""
+        request.answer(200, (f"<ListBucketResult><Name>{bucket}</Name><EncodingType>url</EncodingType>"
+                             f"<IsTruncated>{str(more).lower()}</IsTruncated>{token}{rows}</ListBucketResult>").encode())
+
+
+@pytest.mark.parametrize("fat", [False, True])
+def test_listings_beside_each_other_keep_the_limit(mount, faulty, fat):
+    limit = 96 << 20
+    with WideS3(fat) as server:
+        m = mount("s3://bucket", {"s3.endpoint": server.endpoint, "s3.region": "us-east-1", "memory.limit": str(limit)}, env=faulty.env)
+        with Watch(m.status()["pid"]) as watch:
+            processes.check(["bash", "-c", f"cd '{m.path}' && for p in *; do (ls -U $p | wc -l) & done; wait"],
+                            timeout=80, suspects=m.processes)
+    assert 0 < watch.peak <= limit * 1.05, f"{watch.peak >> 20} MiB of {limit >> 20}"

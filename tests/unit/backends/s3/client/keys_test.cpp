@@ -135,6 +135,7 @@ TEST(S3Keys, VersionsAreTheSameFromListAndHead) {
     EXPECT_EQ(make_version("W/\"a\"", 1, 2), "W/\"a\"");
     EXPECT_EQ(make_version("", 1, 2), "1-2");
     EXPECT_EQ(make_version("\"a\r\nX: y\"", 1, 2), "1-2") << "it goes into If-Match";
+    EXPECT_EQ(make_version(std::string(kLongestEtag + 1, 'e'), 1, 2), "1-2") << "it is kept for each name";
     EXPECT_TRUE(is_strong_etag("\"a\""));
     EXPECT_FALSE(is_strong_etag("W/\"a\""));
     EXPECT_FALSE(is_strong_etag("1-2"));
