@@ -331,10 +331,10 @@ class Mounts(Suite):
         self.tests = TOP / "tests/mount"
         self.one_in, self.workers, self.queue = 1, 1, None
 
-    def shared(self):
-        """By two processes beside each other that take one file after another; without what has to run alone."""
-        self.workers = 2
-        self.marks = both(self.marks, "not alone")
+    def shared(self, workers=2):
+        """By so many processes beside each other that take one file after another; without what has to run alone."""
+        self.workers = workers
+        self.marks = both(self.marks, "not alone and not drops_caches")
         return self
 
     def sample(self, one_in):
@@ -421,6 +421,14 @@ class Alone(Mounts):
     def __init__(self, preset, budget, pattern, marks, slowness, full):
         super().__init__(preset, budget, pattern, both(marks, "alone"), slowness, full)
         self.name, self.what = f"mount-{preset}-alone", f"mount tests that need the machine, with the {preset} build"
+
+
+class Pages(Mounts):
+    """Those of Mounts.shared() that drop the caches of the kernel, on which others count: the commands that the pages print."""
+
+    def __init__(self, preset, budget, pattern, slowness, full):
+        super().__init__(preset, budget, pattern, "drops_caches", slowness, full)
+        self.name, self.what = f"mount-{preset}-pages", f"the commands that the pages print, with the {preset} build"
 
 
 class Joined(Mounts):

@@ -2,7 +2,7 @@
 
 from faults import Faults, Matrix
 from fuzz import Fuzz, names
-from kinds import Alone, Bench, Build, Format, House, Joined, Mounts, Mutations, Package, Quick, Sample, Stage, Unit
+from kinds import Alone, Bench, Build, Format, House, Joined, Mounts, Mutations, Package, Pages, Quick, Sample, Stage, Unit
 from tidy import Tidy
 
 ASAN = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:disable_coredump=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
@@ -46,7 +46,7 @@ def quick(options):
 
 def all_suites(options, pattern):
     times = 10 if options.full else 1
-    mounts_asan = Mounts("asan", 1000 * times, pattern, "not release_only", 3, options.full).shared().in_lane("mounts")
+    mounts_asan = Mounts("asan", 1000 * times, pattern, "not release_only", 3, options.full).shared(3).in_lane("mounts")
     return [
         *sources(),
         Build("asan", ("tierfs", "tierfs-stage", "iobench", "micro", "unit_tests", *(f"fuzz_{name}" for name in names())), 780,
@@ -65,17 +65,19 @@ def all_suites(options, pattern):
         Fuzz(options.full, options.jobs, ASAN).in_lane("sources"),
         Tidy(options.full, options.jobs).in_lane("sources"),
         Alone("asan", 90 * times, pattern, "not release_only", 3, options.full),
+        Build("release", ("tierfs", "tierfs-stage", "iobench"), 600, options.jobs),
         # iobench drops the kernel's caches, on which mount tests count; the unit tests want processors, not answers.
         Bench("asan", 330 * times, pattern, 3, options.full).in_lane("tools"),
+        Pages("release", 120 * times, pattern, 4, options.full).in_lane("pages"),
         Unit("asan", 300 * times, pattern, ASAN, options.full, options.jobs).in_lane("unit"),
         Build("tsan", ("tierfs", "unit_tests"), 700, options.jobs),
+        # Processors for the unit tests and the compiler, waits for the mount tests.
         Unit("tsan", 330 * times, pattern, TSAN, options.full, options.jobs).in_lane("unit"),
-        Mounts("tsan", 480 * times, pattern, "tsan", 4, options.full).in_lane("mounts"),
-        Build("release", ("tierfs", "tierfs-stage", "iobench"), 600, options.jobs),
+        Mounts("tsan", 480 * times, pattern, "tsan", 4, options.full).shared().in_lane("mounts"),
         # Each of them has run with AddressSanitizer: a third, and all that only this build can.
-        Mounts("release", 300 * times, pattern, RELEASE, 2, options.full).sample(3).shared().in_lane("mounts"),
+        Mounts("release", 300 * times, pattern, RELEASE, 3, options.full).sample(3).shared().in_lane("mounts"),
         Package("release", 160, pattern, options.full).in_lane("package"),
         Faults("crash-release", "crash", "release", 150 * times, 2, options.full, "release").in_lane("package"),
+        Sample(options.full, options.jobs).in_lane("package"),
         Alone("release", 120 * times, pattern, RELEASE, 2, options.full).sample(3),
-        Sample(options.full, options.jobs),
     ]

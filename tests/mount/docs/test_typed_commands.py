@@ -329,7 +329,7 @@ def real(line, names):
     return line
 
 
-@pytest.mark.alone  # iobench drops the caches of the kernel
+@pytest.mark.drops_caches
 @pytest.mark.parametrize("page", [page for page in pages.PAGES if commands(page)[0]], ids=pages.name_of)
 def test_a_page_is_typed(page, bucket, exported, folder):
     name = pages.name_of(page)

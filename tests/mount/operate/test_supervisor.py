@@ -99,7 +99,7 @@ def test_readers_go_on(mount, origin, files):
     with Verifiers(m, origin) as readers:
         readers.add("files", small(files), 3).add("stream", large(files), 2).add("walk", list(files))
         readers.add("hold", large(files)).add("map", large(files))
-        kill_often(m, 120 if FULL else 20)
+        kill_often(m, 120 if FULL else 10)
     after = m.status()
     assert after["supervisor"]["restarts"] >= 2 and after["pid"] != before["pid"]
     assert after["supervisor_pid"] == before["supervisor_pid"]

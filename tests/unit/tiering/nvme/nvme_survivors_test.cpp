@@ -70,7 +70,7 @@ class Zipf {
 };
 
 TEST_F(NvmeSurvivors, HitsAboutAsOftenAsS3FifoOverObjects) {
-    constexpr std::uint64_t kObjects = 60'000, kRequests = 300'000;
+    constexpr std::uint64_t kObjects = 60'000, kRequests = 120'000;
     options_.limit = kObjects / 10 * kSmall;  // 24 MiB: extents of 1 MiB, few of them
     open();
     Zipf zipf(kObjects);
