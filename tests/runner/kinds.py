@@ -2,6 +2,7 @@
 more than 1.5 times of it, on a machine as fast as the one that it was measured on, fails, or is named where the whole run
 has an end (tests/run --within): that end keeps the time then, and a machine that becomes slow fails nothing."""
 
+import hashlib
 import os
 import queue
 import re
@@ -138,6 +139,11 @@ def head():
     return subprocess.run(["git", "-C", TOP, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
 
 
+def drawn(name, salt):
+    """A number that stays the same for one salt."""
+    return int.from_bytes(hashlib.sha256((salt + name).encode()).digest()[:8], "big")
+
+
 def sources(suffixes):
     """Tracked and new files of ours with these suffixes."""
     listed = os.popen(f"cd '{TOP}' && git ls-files -co --exclude-standard -- " +
@@ -228,7 +234,12 @@ class Unit(Suite):
     def __init__(self, preset, budget, pattern, env, full, jobs):
         super().__init__(f"unit-{preset}", budget, f"unit tests of the {preset} build")
         self.preset, self.pattern, self.needs, self.jobs = preset, pattern, (preset,), jobs
-        self.env = {**env, "TIERFS_TEST_FULL": "1"} if full else env
+        self.env, self.full, self.one_in = ({**env, "TIERFS_TEST_FULL": "1"} if full else env), full, 1
+
+    def sample(self, one_in):
+        """Of the test suites one in so many, others for each commit; all with --full."""
+        self.one_in = 1 if self.full or self.pattern else one_in
+        return self
 
     def execute(self, results, failed_builds):
         if not self.program().exists():
@@ -270,6 +281,8 @@ class Unit(Suite):
         suites = re.findall(r"^(\S+)\.(?: .*)?$", listed.text, re.M)
         if listed.status != 0:
             results.add(self.name, "list of tests", "failed", listed.text)
+        salt = head()
+        suites = [suite for suite in suites if drawn(suite, salt) % self.one_in == 0]
         return [part for part in (suites[number::self.PARTS] for number in range(self.PARTS)) if part]
 
     def run_part(self, number, suites, results, end):
