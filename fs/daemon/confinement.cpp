@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/s3/client/credential_files.hpp"
 #include "backends/source_url.hpp"
 #include "config/base/json_text.hpp"
 #include "config/base/log.hpp"
@@ -91,12 +92,7 @@ std::vector<Wanted> wanted_paths(const Settings& settings) {
         wanted.push_back({parent(metrics->path), kMake});
     if (!settings.source.starts_with("s3://") && !settings.pack.starts_with("s3://")) return wanted;
     wanted.push_back({settings.s3_ca_bundle, R_OK});
-    for (const char* name : {"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_CA_BUNDLE",
-                             "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"})
-        if (const char* value = std::getenv(name)) wanted.push_back({value, R_OK});
-    if (const char* home = std::getenv("HOME"))
-        for (const char* name : {"/.aws/credentials", "/.aws/config"})
-            wanted.push_back({home + std::string(name), R_OK});
+    for (auto& file : s3::credential_files()) wanted.push_back({std::move(file.path), R_OK});
     return wanted;
 }
 

@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <utility>
 #include <vector>
 
+#include "backends/s3/client/credential_files.hpp"
 #include "backends/source_url.hpp"
 #include "config/base/fault_point.hpp"
 #include "config/base/file_descriptor.hpp"
@@ -94,6 +96,11 @@ Result<void> check_device() {
     }
 }
 
+std::string beneath(const std::string& key, const std::string& path, const std::string& mountpoint) {
+    return key + " (" + path + ") lies beneath the mount point " + mountpoint +
+           ", which would hide it: give another place";
+}
+
 Result<void> check_apart(const std::string& one, const std::string& one_name, const std::string& other,
                          const std::string& other_name) {
     if (is_within(one, other)) {
@@ -103,6 +110,18 @@ Result<void> check_apart(const std::string& one, const std::string& one_name, co
     if (is_within(other, one)) {
         return fail(EINVAL, other_name + " (" + other + ") lies inside " + one_name + " (" + one +
                                 "): keep them apart");
+    }
+    return {};
+}
+
+/// A daemon that takes a mount over reads these before it serves: below the mount point it would wait for itself.
+/// The mount point is empty: there is nothing that is missed.
+Result<void> keep_out_of(const std::string& mountpoint) {
+    for (const auto& file : s3::credential_files()) {
+        const auto path = real_path(file.path);
+        if (!is_within(path, mountpoint)) continue;
+        if (file.is_chosen) return fail(EINVAL, beneath(file.variable, path, mountpoint));
+        ::setenv(file.variable.c_str(), "/dev/null", 1);
     }
     return {};
 }
@@ -137,15 +156,13 @@ Result<std::string> check_mount(const Settings& settings) {
             return fail(apart.error());
         }
     }
+    if (auto kept = keep_out_of(mountpoint); !kept) return fail(kept.error());
     std::vector<std::pair<const char*, std::string>> caches{{"index.path", settings.index_path}};
     for (const std::string& each : split_paths(settings.nvme_path)) caches.emplace_back("nvme.path", each);
     for (const auto& [key, value] : caches) {
         if (value.empty()) continue;
         const auto cache = real_path(value);
-        if (is_within(cache, mountpoint)) {
-            return fail(EINVAL, std::string(key) + " (" + cache + ") lies beneath the mount point " +
-                                    mountpoint + ", which would hide it: give another directory");
-        }
+        if (is_within(cache, mountpoint)) return fail(EINVAL, beneath(key, cache, mountpoint));
         if (source.empty()) continue;
         if (auto apart = check_apart(cache, key, source, "SOURCE"); !apart) return fail(apart.error());
     }

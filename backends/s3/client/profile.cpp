@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 
+#include "backends/s3/client/credential_files.hpp"
 #include "config/base/fault_point.hpp"
 #include "config/base/text.hpp"
 
@@ -30,16 +31,23 @@ std::string_view without_comment(std::string_view value) {
     return value;
 }
 
-std::string home_file(const Environment& environment, const char* variable_name, const char* relative) {
-    if (auto path = variable(environment, variable_name); !path.empty()) return path;
-    if (auto home = variable(environment, "HOME"); !home.empty()) return home + relative;
+/// A file, the variable that names it, and its place in the user's home.
+struct SharedFile {
+    const char *variable, *relative;
+};
+constexpr SharedFile kConfig{"AWS_CONFIG_FILE", "/.aws/config"};
+constexpr SharedFile kCredentials{"AWS_SHARED_CREDENTIALS_FILE", "/.aws/credentials"};
+
+std::string path_of(const SharedFile& file, const Environment& environment) {
+    if (auto path = variable(environment, file.variable); !path.empty()) return path;
+    if (auto home = variable(environment, "HOME"); !home.empty()) return home + file.relative;
     // mount(8) may start us without HOME.
     std::array<char, 4096> buffer{};
     passwd entry{};
     passwd* found = nullptr;
     if (::getpwuid_r(::getuid(), &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr)
         return {};
-    return std::string(found->pw_dir) + relative;
+    return std::string(found->pw_dir) + file.relative;
 }
 
 Ini load_ini(const std::string& path, std::string& trouble) {
@@ -69,6 +77,20 @@ Environment process_environment() {
 std::string variable(const Environment& environment, const std::string& name) {
     const auto found = environment.find(name);
     return found == environment.end() ? std::string() : found->second;
+}
+
+std::vector<CredentialFile> credential_files() {
+    const auto environment = process_environment();
+    std::vector<CredentialFile> files;
+    const auto add = [&](const char* name, std::string path, bool is_chosen) {
+        if (!path.empty()) files.push_back({name, std::move(path), is_chosen});
+    };
+    for (const auto& file : {kConfig, kCredentials})
+        add(file.variable, path_of(file, environment), !variable(environment, file.variable).empty());
+    for (const char* name :
+         {"AWS_CA_BUNDLE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"})
+        add(name, variable(environment, name), true);
+    return files;
 }
 
 Ini parse_ini(std::string_view text) {
@@ -132,8 +154,8 @@ Result<std::string> read_small_file(const std::string& path) {
 
 ProfileFiles ProfileFiles::load(const Environment& environment) {
     ProfileFiles files;
-    files.config_path = home_file(environment, "AWS_CONFIG_FILE", "/.aws/config");
-    files.credentials_path = home_file(environment, "AWS_SHARED_CREDENTIALS_FILE", "/.aws/credentials");
+    files.config_path = path_of(kConfig, environment);
+    files.credentials_path = path_of(kCredentials, environment);
     files.config = load_ini(files.config_path, files.trouble);
     files.credentials = load_ini(files.credentials_path, files.trouble);
     return files;

@@ -104,6 +104,16 @@ def test_home_below_the_mount(rgw_bucket, folder, mount):
     m.start()
     assert (m.path / "a").read_bytes() == b"1"
     expect_confined(m, ALWAYS)
+    m.take_over()
+    assert data.read_cold(m.path / "a") == b"1"
+
+
+@pytest.mark.parametrize("what", ["AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE"])
+def test_files_below_the_mount_are_refused(rgw_bucket, folder, mount, what):
+    """Each daemon opens them before it serves."""
+    m = mount.prepare(rgw_bucket.source(), rgw_bucket.options({}), env={**rgw_bucket.env, what: str(folder / "mnt/file")})
+    m.path = folder / "mnt"
+    assert f"{what} ({m.path}/file) lies beneath the mount point".lower() in m.refuse()
 
 
 def test_mount_point_in_a_folder_of_somebody_else(origin, folder, mount):
