@@ -36,7 +36,8 @@ constexpr std::size_t kNamesPerPage = 4096;
 constexpr std::uint64_t kShareOfNames = 64, kShareOfListings = 32;
 constexpr std::uint64_t kLeastNameBytes = 16 << 20, kMostNameBytes = 64 << 20;
 constexpr std::size_t kNamesPerProgress = 64;
-constexpr unsigned kMaxReadThreads = 16;
+constexpr unsigned kReadThreads = 16;                                   // from the start
+constexpr std::uint64_t kMostThreads = 256, kMemoryOfThread = 1 << 20;  // while they wait; of memory.limit
 constexpr std::size_t kLongestXattr = 65536;  // XATTR_SIZE_MAX, XATTR_LIST_MAX of the kernel
 constexpr const char* kAccessList = "system.posix_acl_access";
 constexpr const char* kDefaultList = "system.posix_acl_default";
@@ -172,19 +173,24 @@ auto uninterrupted(Call call) {
     return result;
 }
 
+unsigned most_threads(std::uint64_t memory_limit) {
+    return static_cast<unsigned>(
+        std::clamp<std::uint64_t>(memory_limit / kMemoryOfThread, kReadThreads, kMostThreads));
+}
+
 /// See Origin. Whatever the kernel does with the calls, questions are answered within origin.deadline.
 class DirectoryOrigin final : public Origin {
   public:
     DirectoryOrigin(FileDescriptor root, FileDescriptor root_of_writer, FileDescriptor root_of_tree,
-                    std::string real_path, unsigned threads, std::chrono::milliseconds deadline,
+                    std::string real_path, unsigned readers, std::chrono::milliseconds deadline,
                     std::uint64_t memory_limit)
         : writer_(std::move(root_of_writer), real_path),
           tree_(std::move(root_of_tree)),
           directory_(std::make_shared<Directory>(std::move(root), std::move(real_path), memory_limit)),
-          calls_(threads, deadline, reachability_),
+          calls_(most_threads(memory_limit), deadline, reachability_),
           pool_(
-              threads, deadline, [directory = directory_](OriginRead& read) { directory->serve(read); },
-              reachability_) {}
+              readers, most_threads(memory_limit), deadline,
+              [directory = directory_](OriginRead& read) { directory->serve(read); }, reachability_) {}
 
     [[nodiscard]] std::string identity() const override { return "dir:" + directory_->real_path(); }
     [[nodiscard]] std::string kind() const override { return "directory"; }
@@ -235,9 +241,8 @@ class DirectoryOrigin final : public Origin {
             [path](Directory& directory) { return directory.xattr_names(path); });
     }
     [[nodiscard]] bool has_xattrs() const override { return true; }
-    [[nodiscard]] Acls acls() override {
-        return ask<Acls>([](Directory& directory) { return Result<Acls>(directory.acls()); })
-            .value_or(Acls::none);
+    Result<Acls> acls() override {
+        return ask<Acls>([](Directory& directory) { return Result<Acls>(directory.acls()); });
     }
     void read(OriginRead request) override { pool_.submit(std::move(request)); }
 
@@ -484,9 +489,9 @@ Result<std::unique_ptr<Origin>> open_directory_origin(const Settings& settings, 
     FileDescriptor root_of_writer(::fcntl(root.get(), F_DUPFD_CLOEXEC, 0));
     FileDescriptor root_of_tree(::fcntl(root.get(), F_DUPFD_CLOEXEC, 0));
     if (!root_of_writer || !root_of_tree) return fail(system_error(errno, "source directory '" + path + "'"));
-    const unsigned threads = std::clamp(settings.origin_connections, 1U, kMaxReadThreads);
+    const unsigned readers = std::clamp(settings.origin_connections, 1U, kReadThreads);
     return std::make_unique<DirectoryOrigin>(std::move(root), std::move(root_of_writer),
-                                             std::move(root_of_tree), std::string(real.get()), threads,
+                                             std::move(root_of_tree), std::string(real.get()), readers,
                                              settings.origin_deadline, settings.memory_limit);
 }
 

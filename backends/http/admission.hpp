@@ -38,20 +38,32 @@ class Window {
     Clock::time_point next_cut_{};
 };
 
-/// Queues of T by priority, first in first out, and the count of what runs. Prefetch and fill may not take
-/// the whole window (7/8 of it), so that a reader who waits finds a connection free. Not thread-safe.
+/// What a request waits in, the first one first.
+enum class Lane : std::uint8_t { names, demand, prefetch, fill };
+
+inline Lane lane_of(Priority priority) {
+    if (priority == Priority::prefetch) return Lane::prefetch;
+    return priority == Priority::fill ? Lane::fill : Lane::demand;
+}
+inline Lane lane_of(const Request& request) {
+    return request.is_of_names ? Lane::names : lane_of(request.priority);
+}
+
+/// Queues of T by lane, first in first out, and the count of what runs. Prefetch and fill may not take
+/// the whole window (7/8 of it), so that a reader who waits finds a connection free, and neither may reads and
+/// uploads (15/16), so that names are answered while all of those stall. Not thread-safe.
 template <typename T>
 class AdmissionQueue {
   public:
     explicit AdmissionQueue(unsigned largest) : window_(largest) {}
 
-    void push(Priority priority, T item) { queue(priority).push_back(std::move(item)); }
+    void push(Lane lane, T item) { queue(lane).push_back(std::move(item)); }
 
     /// The next item that may start; it counts as running until finished().
     std::optional<T> pop() {
-        for (auto priority : {Priority::demand, Priority::prefetch, Priority::fill}) {
-            auto& waiting = queue(priority);
-            if (waiting.empty() || running_ >= share(priority)) continue;
+        for (auto lane : {Lane::names, Lane::demand, Lane::prefetch, Lane::fill}) {
+            auto& waiting = queue(lane);
+            if (waiting.empty() || running_ >= share(lane)) continue;
             T item = std::move(waiting.front());
             waiting.pop_front();
             ++running_;
@@ -80,23 +92,25 @@ class AdmissionQueue {
     }
 
     [[nodiscard]] std::size_t waiting() const {
-        return queues_[0].size() + queues_[1].size() + queues_[2].size();
+        std::size_t sum = 0;
+        for (const auto& queue : queues_) sum += queue.size();
+        return sum;
     }
     [[nodiscard]] unsigned running() const { return running_; }
     Window& window() { return window_; }
 
-    /// How many may run, all priorities together, for one of this priority to start.
-    [[nodiscard]] unsigned share(Priority priority) const {
+    /// How many may run, all lanes together, for one of this lane to start.
+    [[nodiscard]] unsigned share(Lane lane) const {
         const unsigned all = window_.size();
-        if (priority == Priority::demand) return all;
-        return std::max(1U, all - all / 8);
+        if (lane == Lane::names) return all;
+        return std::max(1U, all - all / (lane == Lane::demand ? 16 : 8));
     }
 
   private:
-    std::deque<T>& queue(Priority priority) { return queues_.at(static_cast<std::size_t>(priority)); }
+    std::deque<T>& queue(Lane lane) { return queues_.at(static_cast<std::size_t>(lane)); }
 
     Window window_;
-    std::array<std::deque<T>, 3> queues_;
+    std::array<std::deque<T>, 4> queues_;
     unsigned running_ = 0;
 };
 

@@ -48,8 +48,8 @@ void Engine::send(Request request, Completion done) {
         if (stopped_) {
             refused = std::move(transfer);
         } else {
-            const auto priority = transfer->request().priority;
-            queue_.push(priority, std::move(transfer));
+            const auto lane = lane_of(transfer->request());
+            queue_.push(lane, std::move(transfer));
             ready = admissible();
             first_waiting = ready.empty() && queue_.waiting() == 1;
         }
@@ -131,10 +131,10 @@ unsigned Engine::window() {
     return queue_.window().size();
 }
 
-bool Engine::has_spare_connection(Priority priority) {
+bool Engine::has_spare_connection(const Request& request) {
     const MutexLock lock(mutex_);
     return !stopped_ && queue_.window().is_largest() && queue_.waiting() == 0 &&
-           queue_.running() < queue_.share(priority);
+           queue_.running() < queue_.share(lane_of(request));
 }
 
 void Engine::stop() {

@@ -40,7 +40,7 @@ class Engine final : private Dispatcher {
     [[nodiscard]] unsigned window() TIERFS_EXCLUDES(mutex_);
 
     /// One more request would start at once, and the server is not asking for fewer.
-    [[nodiscard]] bool has_spare_connection(Priority priority) TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] bool has_spare_connection(const Request& request) TIERFS_EXCLUDES(mutex_);
 
     /// Completes everything with Failure::cancelled; on return no completion runs and none will, but for
     /// requests sent afterwards, which are cancelled at once. Not from a completion. Idempotent.

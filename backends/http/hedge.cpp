@@ -117,7 +117,7 @@ class Race : public std::enable_shared_from_this<Race> {
         {
             const MutexLock lock(mutex_);
             if (!request_ || winner_.load(std::memory_order_relaxed) != kNobody) return;
-            wait = !engine_.has_spare_connection(request_->priority) || !shared_->budget.take(hedge_spare_);
+            wait = !engine_.has_spare_connection(*request_) || !shared_->budget.take(hedge_spare_);
             if (!wait) {
                 hedge = std::move(request_);
                 request_.reset();

@@ -73,6 +73,7 @@ struct Request {
     std::chrono::milliseconds connect_timeout{5000};
     std::chrono::milliseconds stall{0};  ///< longest silence in both directions; 0: as WireOptions says
     Priority priority = Priority::demand;
+    bool is_of_names = false;   ///< asks for names or attributes; see Lane
     bool ignore_proxy = false;  ///< metadata services are on this machine or its link: never through a proxy
     bool skip_admission = false;          ///< credentials are fetched even when all connections are taken
     bool fresh_connection = false;        ///< after a failure: do not trust an old connection

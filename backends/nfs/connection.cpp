@@ -18,6 +18,12 @@ constexpr std::chrono::milliseconds kFirstBackoff{50};
 constexpr std::size_t kMostOutput = 2 << 20;  ///< further calls wait until what is encoded has been sent
 constexpr unsigned kMostNonsense = 5;
 constexpr std::chrono::milliseconds kRest{500};
+
+/// Procedures that move no bytes of files are of names.
+http::Lane lane_of(const Call& call) {
+    const bool moves_bytes = !call.destination.empty() || !call.payload.empty();
+    return moves_bytes ? http::lane_of(call.priority) : http::Lane::names;
+}
 constexpr std::uint32_t kLastFragment = 0x80000000U;
 
 std::uint32_t first_xid() {
@@ -117,8 +123,8 @@ void Connection::end_rest() {
     const auto now = Clock::now();
     while (!resting_.empty() &&
            (resting_.front().first <= now || resting_.front().second.call.deadline <= now)) {
-        const auto priority = resting_.front().second.call.priority;
-        queue_.push(priority, std::move(resting_.front().second));
+        const auto lane = lane_of(resting_.front().second.call);
+        queue_.push(lane, std::move(resting_.front().second));
         resting_.pop_front();
     }
 }
@@ -152,8 +158,8 @@ bool Connection::take_inbox() {
             resting_.emplace_back(Clock::now() + kRest, Waiting{std::move(call)});
             continue;
         }
-        const auto priority = call.priority;
-        queue_.push(priority, Waiting{std::move(call)});
+        const auto lane = lane_of(call);
+        queue_.push(lane, Waiting{std::move(call)});
     }
     return !stopped;
 }
@@ -303,8 +309,8 @@ void Connection::lose(const Error& why, bool is_nonsense) {
         } else if (!waiting.call.repeatable) {
             finish(std::move(waiting), fail(ECONNRESET, why.message));
         } else {
-            const auto priority = waiting.call.priority;
-            queue_.push(priority, std::move(waiting));
+            const auto lane = lane_of(waiting.call);
+            queue_.push(lane, std::move(waiting));
         }
     }
 }

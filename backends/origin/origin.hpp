@@ -148,7 +148,7 @@ class Origin {
         return fail(EOPNOTSUPP, "the source has no extended attributes");
     }
     [[nodiscard]] virtual bool has_xattrs() const { return false; }
-    [[nodiscard]] virtual Acls acls() { return Acls::none; }
+    virtual Result<Acls> acls() { return Acls::none; }
 
     /// Attributes of a path; "" is the root. A symlink is not followed.
     virtual Result<Attributes> stat(const std::string& path) = 0;

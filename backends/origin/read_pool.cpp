@@ -1,6 +1,7 @@
 #include "backends/origin/read_pool.hpp"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "config/base/delivery.hpp"
@@ -18,28 +19,52 @@ Result<void> no_answer() {
 
 }  // namespace
 
-ReadPool::ReadPool(unsigned threads, std::chrono::milliseconds patience,
+bool ReadPool::Shared::is_anything_waiting() const {
+    return std::any_of(waiting.begin(), waiting.end(), [](const auto& queue) { return !queue.empty(); });
+}
+
+std::size_t ReadPool::Shared::held_for(std::chrono::milliseconds time) const {
+    const auto now = Clock::now();
+    return static_cast<std::size_t>(std::count_if(
+        busy_since.begin(), busy_since.end(),
+        [&](Clock::time_point since) { return since != Clock::time_point::max() && now - since >= time; }));
+}
+
+ReadPool::ReadPool(unsigned least, unsigned most, std::chrono::milliseconds patience,
                    std::function<void(OriginRead&)> serve, std::shared_ptr<Reachability> reachability)
-    : patience_(patience), shared_(std::make_shared<Shared>()) {
+    : most_(std::max(least, most)), patience_(patience), shared_(std::make_shared<Shared>()) {
     shared_->serve = std::move(serve);
     shared_->reachability = std::move(reachability);
-    {
-        const MutexLock lock(shared_->mutex);
-        shared_->busy_since.assign(threads, Clock::time_point::max());
-        shared_->alive = threads;
-    }
-    threads_.reserve(threads);
     try {
-        for (unsigned i = 0; i < threads; ++i)
-            threads_.emplace_back([shared = shared_, i] { run(shared, i); });
-        clock_ = std::thread([this] { watch_deadlines(); });
-    } catch (...) {  // no more threads allowed: end those there are, or the process would
         {
             const MutexLock lock(shared_->mutex);
-            shared_->alive = static_cast<unsigned>(threads_.size());
+            for (unsigned i = 0; i < least; ++i) start_thread();
         }
+        clock_ = std::thread([this] { watch_deadlines(); });
+    } catch (...) {  // no more threads allowed: end those there are, or the process would
         stop();
         throw;
+    }
+}
+
+void ReadPool::start_thread() {
+    const auto number = shared_->busy_since.size();
+    threads_.emplace_back([shared = shared_, number] { run(shared, number); });
+    shared_->busy_since.push_back(Clock::time_point::max());
+    ++shared_->alive;
+}
+
+// Threads that are busy for a moment are enough: more would wait for processors, or for the same disk.
+void ReadPool::grow() {
+    constexpr std::chrono::milliseconds kHeld{2};
+    const auto threads = shared_->busy_since.size();
+    if (threads >= most_ || 2 * shared_->held_for(kHeld) < threads) return;
+    std::size_t waiting = 0;
+    for (const auto& queue : shared_->waiting) waiting += queue.size();
+    try {
+        for (auto more = std::min(waiting, most_ - threads); more > 0; --more) start_thread();
+    } catch (const std::system_error&) {
+        return;  // not allowed: those there are come round to it
     }
 }
 
@@ -61,8 +86,13 @@ void ReadPool::submit(OriginRead request) {
     }
     auto& queue = shared_->waiting.at(static_cast<std::size_t>(request.priority));
     queue.push_back({std::move(request), now + patience_});
+    const bool is_first = !shared_->crowded && std::none_of(busy.begin(), busy.end(), [](auto since) {
+        return since == Clock::time_point::max();
+    });
+    if (is_first) shared_->crowded = true;
     lock.unlock();  // the thread that is woken takes it first
     shared_->work.notify_one();
+    if (is_first) shared_->changed.notify_all();
 }
 
 std::vector<OriginRead> ReadPool::take_overdue(Shared& shared, Clock::time_point now) {
@@ -79,12 +109,17 @@ std::vector<OriginRead> ReadPool::take_overdue(Shared& shared, Clock::time_point
 void ReadPool::watch_deadlines() {
     MutexLock lock(shared_->mutex);
     while (!shared_->stopped) {
-        // No request wakes this thread: what comes while it sleeps is due `patience_` later at the earliest.
+        // A request wakes this thread only where all others are busy: what comes while it sleeps is due `patience_`
+        // later at the earliest.
+        constexpr std::chrono::milliseconds kLook{5};
         auto earliest = Clock::now() + std::min<std::chrono::milliseconds>(patience_, Reachability::kSilence);
         for (const auto& queue : shared_->waiting) {
             if (!queue.empty()) earliest = std::min(earliest, queue.front().deadline);
         }
+        if (shared_->crowded) earliest = std::min(earliest, Clock::now() + kLook);
         (void)lock.wait_until(shared_->changed, earliest);
+        if (shared_->crowded && !shared_->stopped) grow();
+        shared_->crowded = shared_->crowded && shared_->is_anything_waiting();
         const auto now = Clock::now();
         auto overdue = take_overdue(*shared_, now);
         const bool is_held =

@@ -15,8 +15,9 @@
 
 namespace tierfs {
 
-/// Runs `serve` for each request on one of a fixed number of threads, demand before prefetch before fill,
-/// first come first served within each. Thread-safe. `serve` must call the request's `done`.
+/// Runs `serve` for each request on a thread of its own, demand before prefetch before fill,
+/// first come first served within each. There are `least` threads from the start; while requests wait and most threads
+/// are held by theirs, more come, up to `most`. Thread-safe. `serve` must call the request's `done`.
 ///
 /// A thread may be held inside the kernel by a source that does not answer. What waits in the queue then
 /// fails with ETIMEDOUT after `patience`, and at once while all threads have been held for that long. The
@@ -25,8 +26,8 @@ class ReadPool {
   public:
     /// `serve` must own what it uses: it may go on after this object has gone. `reachability` hears of a thread that is held
     /// for Reachability::kSilence, and of all that come back.
-    ReadPool(unsigned threads, std::chrono::milliseconds patience, std::function<void(OriginRead&)> serve,
-             std::shared_ptr<Reachability> reachability = nullptr);
+    ReadPool(unsigned least, unsigned most, std::chrono::milliseconds patience,
+             std::function<void(OriginRead&)> serve, std::shared_ptr<Reachability> reachability = nullptr);
     ~ReadPool();
 
     /// After stop(): the request fails with ECANCELED at once.
@@ -57,7 +58,13 @@ class ReadPool {
         std::array<std::deque<Waiting>, 3> waiting TIERFS_GUARDED_BY(mutex);
         std::vector<Clock::time_point> busy_since TIERFS_GUARDED_BY(mutex);  ///< one a thread; max(): idle
         unsigned alive TIERFS_GUARDED_BY(mutex) = 0;
+        bool crowded TIERFS_GUARDED_BY(mutex) =
+            false;  ///< a request found no idle thread; the clock looks often
         bool stopped TIERFS_GUARDED_BY(mutex) = false;
+
+        [[nodiscard]] bool is_anything_waiting() const TIERFS_REQUIRES(mutex);
+        /// How many threads have been busy with one request for so long.
+        [[nodiscard]] std::size_t held_for(std::chrono::milliseconds time) const TIERFS_REQUIRES(mutex);
     };
 
     static void run(const std::shared_ptr<Shared>& shared, std::size_t number);
@@ -65,11 +72,14 @@ class ReadPool {
     static std::vector<OriginRead> take_overdue(Shared& shared, Clock::time_point now)
         TIERFS_REQUIRES(shared.mutex);
     void watch_deadlines();
+    void start_thread() TIERFS_REQUIRES(shared_->mutex);
+    void grow() TIERFS_REQUIRES(shared_->mutex);
 
+    const unsigned most_;
     const std::chrono::milliseconds patience_;
     const std::shared_ptr<Shared> shared_;
-    std::vector<std::thread> threads_;  // touched by the constructor and stop's first caller only
-    std::thread clock_;                 // likewise
+    std::vector<std::thread> threads_ TIERFS_GUARDED_BY(shared_->mutex);
+    std::thread clock_;  // touched by the constructor and stop's first caller only
 };
 
 }  // namespace tierfs

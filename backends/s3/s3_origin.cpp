@@ -20,7 +20,7 @@ constexpr unsigned kAttemptsOfCheck = 5;
 constexpr std::chrono::milliseconds kDeadlineOfCheck{10000};
 // S3 closes idle connections after some five seconds; other servers keep them for minutes.
 constexpr std::chrono::seconds kIdleAgeAws{4}, kIdleAgeOther{60};
-constexpr unsigned kReadersOfCopies = 2;
+constexpr unsigned kReadersOfCopies = 2, kMostReadersOfCopies = 32;
 
 http::Clock::time_point deadline_in(std::chrono::milliseconds time) {
     return time == kForever ? http::Clock::time_point::max() : http::Clock::now() + time;
@@ -76,7 +76,7 @@ class S3Origin final : public Origin {
         posix_ = std::make_unique<PosixBucket>(
             calls_, LocalCopies(folders_of_copies(settings)),
             PosixBucket::Rules{settings.metadata_ttl, settings.writes_exclusive, settings.writes_link});
-        copies_ = std::make_unique<ReadPool>(kReadersOfCopies, deadline_,
+        copies_ = std::make_unique<ReadPool>(kReadersOfCopies, kMostReadersOfCopies, deadline_,
                                              [](OriginRead& request) { request.done({}); });
     }
 

@@ -1,4 +1,4 @@
-// Threads that wait, so that those of /dev/fuse need not: a queue of jobs on a fixed number of threads.
+// Threads that wait, so that those of /dev/fuse need not: a queue of jobs on as many threads as there are jobs.
 #pragma once
 
 #include <cerrno>
@@ -7,23 +7,29 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
+#include <optional>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "config/base/mutex.hpp"
 #include "config/base/result.hpp"
 
 namespace tierfs {
 
-/// A first-come, first-served queue of jobs on a fixed number of threads. Thread-safe.
+/// A first-come, first-served queue of jobs that wait for something. `least` threads are there from the start; another
+/// one comes, up to `most`, whenever a job would have to wait for the end of others, and goes when it has had nothing
+/// to do for `idle`. Thread-safe.
 class WorkerPool {
   public:
+    static constexpr std::chrono::milliseconds kIdle{10000};
+
     /// A job is called exactly once: with false on a worker, with true (canceled) by `stop`, or by `post`
     /// itself after a stop. A canceled job must only answer who waits for it.
     using Job = std::function<void(bool canceled)>;
 
-    explicit WorkerPool(unsigned threads);
+    /// `most` 0: as many as `least`.
+    explicit WorkerPool(unsigned least, unsigned most = 0, std::chrono::milliseconds idle = kIdle);
     ~WorkerPool() { stop(); }
     WorkerPool(const WorkerPool&) = delete;
     WorkerPool& operator=(const WorkerPool&) = delete;
@@ -33,15 +39,25 @@ class WorkerPool {
     /// Waits for running jobs, cancels waiting ones. Idempotent; not to be called by a job.
     void stop();
 
-  private:
-    void run();
+    [[nodiscard]] unsigned threads();
 
+  private:
+    using Threads = std::list<std::thread>;
+    void run(Threads::iterator self);
+    /// The next job; none: the thread is to end.
+    std::optional<Job> next(Threads::iterator self);
+    void add_thread() TIERFS_REQUIRES(mutex_);
+
+    const unsigned least_, most_;
+    const std::chrono::milliseconds idle_for_;
     Mutex mutex_;
     std::condition_variable work_;
     std::deque<Job> jobs_ TIERFS_GUARDED_BY(mutex_);
+    std::size_t idle_ TIERFS_GUARDED_BY(mutex_) = 0;
     bool stopping_ TIERFS_GUARDED_BY(mutex_) = false;
-    Mutex stop_mutex_;  ///< one caller of stop at a time
-    std::vector<std::thread> threads_ TIERFS_GUARDED_BY(stop_mutex_);
+    Threads threads_ TIERFS_GUARDED_BY(mutex_);
+    Threads ending_ TIERFS_GUARDED_BY(mutex_);  ///< they hold no lock any more, and are to be joined
+    Mutex stop_mutex_;                          ///< one caller of stop at a time
 };
 
 /// How long a question may wait for a worker: as long as the origin may take to answer it. The origin's own

@@ -23,7 +23,7 @@ class Engine {
 
     /// Without what holds of every mount (waits_for_ever) and stack_depth.
     [[nodiscard]] virtual SessionHandlers handlers() = 0;
-    [[nodiscard]] virtual unsigned threads() const = 0;
+    [[nodiscard]] virtual Session::Threads threads() const = 0;
     /// Its handlers wait for the origin; else none of them does.
     [[nodiscard]] virtual bool blocks() const = 0;
 

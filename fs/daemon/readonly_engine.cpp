@@ -1,6 +1,9 @@
 #include "fs/daemon/readonly_engine.hpp"
 
+#include <algorithm>
 #include <utility>
+
+#include "config/base/log.hpp"
 
 namespace tierfs {
 
@@ -8,9 +11,22 @@ bool ReadonlyEngine::checks_acls(Origin& origin) const {
     if (takes_over_) return record_.checks_acls();
     if (settings_.metadata_acl == "false") return false;
     const auto acls = origin.acls();
-    const bool checks = acls == Acls::used || (acls == Acls::possible && settings_.metadata_acl == "true");
+    if (!acls) {
+        log::warning(
+            "access control lists do not count until the next mount: the source does not say whether it has some: " +
+            acls.error().message);
+        return false;
+    }
+    const bool checks = *acls == Acls::used || (*acls == Acls::possible && settings_.metadata_acl == "true");
     if (checks) record_.set_checks_acls();
     return checks;
+}
+
+Session::Threads ReadonlyEngine::threads() const {
+    constexpr std::uint64_t kMemoryOfThread = 1 << 20, kMost = 256;  // of memory.limit
+    const unsigned least = Session::default_threads();
+    return {least, static_cast<unsigned>(
+                       std::clamp<std::uint64_t>(settings_.memory_limit / kMemoryOfThread, least, kMost))};
 }
 
 SessionHandlers ReadonlyEngine::handlers() {

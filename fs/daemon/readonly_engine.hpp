@@ -27,7 +27,7 @@ class ReadonlyEngine final : public Engine {
           operations_(names, store, settings, &record, checks_acls(origin)) {}
 
     [[nodiscard]] SessionHandlers handlers() override;
-    [[nodiscard]] unsigned threads() const override { return Session::default_threads(); }
+    [[nodiscard]] Session::Threads threads() const override;
     [[nodiscard]] bool blocks() const override { return false; }
     [[nodiscard]] std::string against_passthrough() const override;
     [[nodiscard]] std::vector<std::string> folders_passed_through() const override;

@@ -11,9 +11,9 @@ namespace tierfs {
 
 namespace {
 
-constexpr unsigned kThreads = 16;                    // at least, since handlers block
-constexpr unsigned kMostThreads = 64;                // where answers take long: uploads hold a thread each
-constexpr std::uint64_t kMemoryOfThread = 16 << 20;  // of memory.limit
+constexpr unsigned kThreads = 16;                   // at least, since handlers block
+constexpr unsigned kMostThreads = 256;              // uploads hold a thread each
+constexpr std::uint64_t kMemoryOfThread = 4 << 20;  // of memory.limit; a write is 1 MiB at most
 
 }  // namespace
 
@@ -38,10 +38,9 @@ SessionHandlers ReadwriteEngine::handlers() {
     return handlers;
 }
 
-unsigned ReadwriteEngine::threads() const {
-    if (operations_->origin().answers_cheaply()) return kThreads;
-    return static_cast<unsigned>(
-        std::clamp<std::uint64_t>(settings_.memory_limit / kMemoryOfThread, kThreads, kMostThreads));
+Session::Threads ReadwriteEngine::threads() const {
+    return {kThreads, static_cast<unsigned>(std::clamp<std::uint64_t>(
+                          settings_.memory_limit / kMemoryOfThread, kThreads, kMostThreads))};
 }
 
 std::string ReadwriteEngine::against_passthrough() const {

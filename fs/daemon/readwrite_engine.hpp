@@ -24,7 +24,7 @@ class ReadwriteEngine final : public Engine {
                                                 std::string directory, std::string mount_device);
 
     [[nodiscard]] SessionHandlers handlers() override;
-    [[nodiscard]] unsigned threads() const override;
+    [[nodiscard]] Session::Threads threads() const override;
     [[nodiscard]] bool blocks() const override { return true; }
     [[nodiscard]] std::string against_passthrough() const override;
     [[nodiscard]] std::vector<std::string> folders_passed_through() const override { return {directory_}; }

@@ -10,10 +10,11 @@ namespace tierfs {
 
 struct NamespaceOptions {
     std::chrono::milliseconds ttl{60000};
-    bool serves_stale = false;                  ///< see Freshness
-    std::shared_ptr<const DatasetRules> rules;  ///< for `immutable`; null: none
-    std::uint64_t memory = 16 << 20;            ///< of all caches together, bytes
-    unsigned workers = 8;
+    bool serves_stale = false;                         ///< see Freshness
+    std::shared_ptr<const DatasetRules> rules;         ///< for `immutable`; null: none
+    std::uint64_t memory = 16 << 20;                   ///< of all caches together, bytes
+    unsigned workers = 8;                              ///< from the start
+    unsigned most_workers = 256;                       ///< while questions wait for answers
     std::function<std::int64_t()> now;                 ///< CLOCK_REALTIME, nanoseconds; empty: the system's
     std::chrono::milliseconds origin_deadline{30000};  ///< for a question to wait for a worker
     std::function<std::int64_t()> waiting_clock;       ///< CLOCK_MONOTONIC likewise

@@ -1,13 +1,19 @@
 #include "fs/session/dying_thread.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "config/base/file_descriptor.hpp"
 
 namespace tierfs {
 namespace {
@@ -42,6 +48,20 @@ bool is_dying(pid_t thread) {
     const bool exits = (std::strtoul(fields[kFlags].c_str(), nullptr, 10) & kExiting) != 0;
     const auto code = std::strtoul(fields[kExitCode].c_str(), nullptr, 10);
     return exits && (code & 0x7fU) == SIGKILL;
+}
+
+// Without streams: it is asked of many threads in a row.
+bool is_asleep(pid_t thread) {
+    if (thread <= 0) return false;
+    const auto path = "/proc/" + std::to_string(thread) + "/stat";
+    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file) return false;
+    std::array<char, 128> text{};  // a name has at most 15 bytes
+    const auto length = ::read(file.get(), text.data(), text.size());
+    const std::string_view found(text.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+    const auto name_end = found.rfind(')');
+    if (name_end == std::string_view::npos || name_end + 2 >= found.size()) return false;
+    return found[name_end + 2] == 'S' || found[name_end + 2] == 'D';
 }
 
 }  // namespace tierfs

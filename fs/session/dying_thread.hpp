@@ -1,4 +1,4 @@
-// A look at the thread that waits for a request: is it dying, so that nobody wants the answer?
+// A look at other threads: does the one that waits for a request die, does one of ours sleep?
 #pragma once
 
 #include <sys/types.h>
@@ -12,5 +12,8 @@ bool is_about_to_die(pid_t thread);
 /// It was killed and is closing its files, which the kernel lets nobody interrupt. From the flags and the
 /// exit code in /proc/TID/stat (the code is 0 for those who may not trace it: then false); any thread.
 bool is_dying(pid_t thread);
+
+/// It sleeps, for a device too: it neither runs nor waits for a processor. From /proc/TID/stat; any thread.
+bool is_asleep(pid_t thread);
 
 }  // namespace tierfs

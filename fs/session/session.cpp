@@ -24,7 +24,6 @@ namespace {
 
 // The largest request: 1 MiB of data and its headers. Only the pages that a request reaches become resident.
 constexpr std::size_t kRequestBuffer = (1 << 20) + (64 << 10);
-constexpr int kWakeSignal = SIGUSR1;
 constexpr std::int32_t kNotifyResend = 7;  // FUSE_NOTIFY_RESEND, Linux 6.9
 
 void ignore_wake(int /*signal*/) {}
@@ -41,10 +40,10 @@ RequestInfo& this_thread_reads() {
     return info;
 }
 
-void install_wake_signal() {
+void install_wake_signal(int number) {
     struct sigaction action {};
     action.sa_handler = ignore_wake;  // without SA_RESTART: a blocked read returns EINTR
-    ::sigaction(kWakeSignal, &action, nullptr);
+    ::sigaction(number, &action, nullptr);
 }
 
 // One thread alone counts; others only read.
@@ -177,34 +176,60 @@ Result<void> Session::ask_for_resend() {
     return {};
 }
 
-Result<void> Session::start(unsigned threads) {
-    install_wake_signal();
+Result<void> Session::start(Threads threads) {
+    install_wake_signal(kWakeSignal);
     // Before any thread reads: what these had read would be sent once more.
     if (takes_over_) {
         if (auto asked = ask_for_resend(); !asked) return asked;
     }
-    running_ = threads;
-    for (unsigned i = 0; i < threads; ++i) busy_.push_back(std::make_unique<Busy>());
+    least_ = threads.least;
+    const auto most = std::max(threads.least, threads.most);
+    for (unsigned i = 0; i < most; ++i) busy_.push_back(std::make_unique<Busy>());
+    threads_.resize(most);
+    may_grow_ = most > least_;
+    bool started = true;
+    for (unsigned i = 0; i < least_ && started; ++i) started = start_thread(i);
     try {
-        for (const auto& busy : busy_) threads_.emplace_back([this, &busy] { serve(*busy); });
-    } catch (const std::system_error& error) {
-        running_ = static_cast<unsigned>(threads_.size());
-        stop();
-        return fail(EAGAIN, std::string("threads of the session could not be started: ") + error.what());
+        if (started && may_grow_) grower_ = std::thread([this] { keep_width(); });
+    } catch (const std::system_error&) {
+        started = false;
     }
-    return {};
+    if (started) return {};
+    stop();
+    return fail(EAGAIN, "threads of the session could not be started");
+}
+
+bool Session::start_thread(std::size_t place) {
+    auto& busy = *busy_.at(place);
+    running_.fetch_add(1);
+    busy.thread = kStarting;
+    try {
+        threads_.at(place) = std::thread([this, &busy] { serve(busy); });
+    } catch (const std::system_error&) {
+        busy.thread = 0;
+        running_.fetch_sub(1);
+        return false;
+    }
+    return true;
 }
 
 bool Session::stop(std::chrono::milliseconds patience) {
-    stopping_ = true;
+    {
+        const MutexLock lock(mutex_);
+        stopping_ = true;
+        crowd_.notify_all();
+    }
+    if (grower_.joinable()) grower_.join();
     const auto end = RequestInfo::Clock::now() + patience;
     // A signal that comes between the test of stopping_ and the read is lost: send it until all have gone.
     while (running_.load() != 0) {
         if (RequestInfo::Clock::now() >= end) return false;
-        for (auto& thread : threads_) ::pthread_kill(thread.native_handle(), kWakeSignal);
+        for (auto& thread : threads_)
+            if (thread.joinable()) ::pthread_kill(thread.native_handle(), kWakeSignal);
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
-    for (auto& thread : threads_) thread.join();
+    for (auto& thread : threads_)
+        if (thread.joinable()) thread.join();
     threads_.clear();
     return true;
 }
@@ -215,21 +240,27 @@ void Session::serve(Busy& busy) {
     ::sigemptyset(&wake);
     ::sigaddset(&wake, kWakeSignal);
     ::pthread_sigmask(SIG_UNBLOCK, &wake, nullptr);
+    bool leaves = false;
     {
         RequestBuffer buffer;
         if (buffer.valid()) buffer.touch();
         if (!buffer.valid()) log::error("no memory for a request buffer: a thread of the mount ends");
         while (buffer.valid() && !stopping_.load() && receive(buffer.bytes(), busy)) {
+            leaves = is_to_leave();
+            if (leaves) break;
         }
     }
     ::pthread_sigmask(SIG_BLOCK, &wake, nullptr);
-    if (!stopping_.load()) tell_end();
+    if (!leaves && !stopping_.load()) tell_end();
     running_.fetch_sub(1);
+    busy.thread = 0;
 }
 
 bool Session::receive(std::span<std::byte> buffer, Busy& busy) {
+    reading_.fetch_add(1, std::memory_order_relaxed);
     const ssize_t size =
         TIERFS_FAULT_CALL("fuse.read", ::read(::fuse_session_fd(session_), buffer.data(), buffer.size()));
+    if (reading_.fetch_sub(1, std::memory_order_relaxed) == 1 && may_grow_) call_for_more();
     if (size < 0) {
         if (errno == EINTR || errno == EAGAIN || errno == ENOENT) return true;  // ENOENT: given up meanwhile
         if (errno != ENODEV && errno != ECONNABORTED) {
@@ -374,7 +405,8 @@ std::vector<RequestInfo> Session::busy_threads() const {
 std::vector<pid_t> Session::idle_threads() const {
     std::vector<pid_t> threads;
     for (const auto& busy : busy_) {
-        if (busy->since.load(std::memory_order_relaxed) == 0) threads.push_back(busy->thread.load());
+        const pid_t thread = busy->thread.load();
+        if (thread > 0 && busy->since.load(std::memory_order_relaxed) == 0) threads.push_back(thread);
     }
     return threads;
 }

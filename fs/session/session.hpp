@@ -2,6 +2,7 @@
 // them, Invalidator tells the kernel what to forget. fs/readonly, fs/readwrite, fs/observe and fs/daemon use it.
 #pragma once
 
+#include <signal.h>
 #include <sys/uio.h>
 
 #include <array>
@@ -76,8 +77,13 @@ class Session {
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
+    /// How many threads read requests: `least` from the start, up to `most` while those there are wait for something,
+    /// until they have nothing to do for some time.
+    struct Threads {
+        unsigned least, most;
+    };
     /// Of a connection that was served before, the kernel sends again what was under way.
-    Result<void> start(unsigned threads);
+    Result<void> start(Threads threads);
     /// Waits until the kernel has taken the reply to FUSE_INIT: settings of the mount in sysfs hold only
     /// then.
     bool wait_until_initialised(std::chrono::milliseconds patience);
@@ -134,7 +140,10 @@ class Session {
   private:
     Session(const SessionHandlers& handlers, FileDescriptor ended);
     static constexpr std::uint32_t kOpcodes = 64;
-    /// What one thread does, for others to see. Numbers are set first, `since` last; 0: nothing.
+    static constexpr pid_t kStarting = -1;
+    static constexpr int kWakeSignal = SIGUSR1;  ///< ends a read of /dev/fuse
+    /// What one thread does, for others to see. Numbers are set first, `since` last; 0: nothing. `thread` 0: there is none; kStarting: it
+    /// does not know itself yet.
     struct Busy {
         std::atomic<pid_t> thread{0};
         std::atomic<std::uint64_t> unique{0}, node{0};
@@ -147,6 +156,15 @@ class Session {
     Result<void> replay_init();
     Result<void> ask_for_resend();
     void serve(Busy& busy);
+    bool start_thread(std::size_t place);
+    /// Adds threads while all there are wait, and takes them away again; runs on `grower_`.
+    void keep_width();
+    void call_for_more();
+    void grow();
+    void shrink();
+    [[nodiscard]] bool most_wait() const;
+    /// Whether the calling thread is one that is not needed any more.
+    bool is_to_leave();
     bool receive(std::span<std::byte> buffer, Busy& busy);
     bool answered_at_once(const fuse_in_header& header);
     /// Who waits for that request got a signal.
@@ -169,16 +187,23 @@ class Session {
     FileDescriptor ended_;
     InFlight in_flight_;
     RequestTable requests_;
-    std::vector<std::unique_ptr<Busy>> busy_;  ///< one a thread, fixed before the first
+    std::vector<std::unique_ptr<Busy>>
+        busy_;  ///< one for each thread that there may be, fixed before the first
     std::atomic<bool> stopping_{false}, broken_{false}, leaves_{false};
     std::atomic<unsigned> running_{0};
+    std::atomic<unsigned> reading_{0};   ///< threads that a request finds asleep
+    std::atomic<unsigned> surplus_{0};   ///< threads that are to leave
+    std::atomic<bool> crowded_{false};   ///< the last thread that slept has got a request
     std::atomic<unsigned> blocking_{0};  ///< threads that may be blocked by a handler
-    std::vector<std::thread> threads_;
+    unsigned least_ = 0;
+    std::vector<std::thread> threads_;  ///< in the places of busy_; start's, then the grower's, then stop's
+    bool may_grow_ = false;             ///< set before the first of them
+    std::thread grower_;
     // Written by the one thread that reads FUSE_INIT, before it replies: no other request comes earlier.
     InitOffer init_offer_;
     std::atomic<std::uint64_t> init_unique_{0};
     Mutex mutex_;
-    std::condition_variable initialised_changed_;
+    std::condition_variable initialised_changed_, crowd_;
     bool initialised_ TIERFS_GUARDED_BY(mutex_) = false;
     bool replaying_ = false;  ///< before there are threads: the reply to FUSE_INIT is not for the kernel
 };

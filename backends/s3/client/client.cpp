@@ -133,6 +133,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
         request.deadline = operation_.deadline;
         if (request.deadline != Clock::time_point::max()) request.deadline += operation_.transfer_time;
         request.priority = operation_.priority;
+        request.is_of_names = operation_.kind == RequestKind::head || operation_.kind == RequestKind::list;
         request.fresh_connection = fresh_;
         return request;
     }

@@ -1,8 +1,10 @@
 """The fill: several datasets from one walk, also from a class that is set while mounted."""
 
+import time
+
 import pytest
 
-from harness import processes
+from harness import data, processes
 from test_verbs import put, tier_of, tierfs
 
 pytestmark = pytest.mark.release
@@ -55,3 +57,31 @@ def test_status_counts_each_dataset(m):
     found = datasets(m)
     assert [found[match]["objects"] for match in ["/a/**", "/b/**", "/late/**", "/**"]] == [30, 20, 10, 5]
     processes.wait_until(lambda: datasets(m)["/b/**"]["bytes"] >= 20 * SIZE, timeout=30, what="written")
+
+
+@pytest.mark.parametrize("tiers", [{"nvme.limit": "16M", "ram.limit": "4M"}, {"ram.limit": "8M"}], ids=["nvme", "ram alone"])
+def test_a_fill_that_nothing_can_hold_ends(mount, nginx_bucket, cache, folder, tiers):
+    """It brings what there is room for, and asks for no more, whatever it is that is full."""
+    count, room = 1500, 20 << 20
+    nginx_bucket.files = put(nginx_bucket, "a", count)
+    assert count * SIZE > 4 * room
+    rules = folder / "tierfs.yaml"
+    rules.write_text('datasets:\n  - {match: "/a/**", class: epoch}\n')
+    options = {**(cache if "nvme.limit" in tiers else {}), **tiers, "memory.limit": "128M", "config": str(rules), "origin.hedge": "0",
+               "metadata.ttl": "1h"}
+    m = mount(nginx_bucket.source(), nginx_bucket.options(options), env=nginx_bucket.env)
+
+    def asked():
+        return m.status()["origin"]["requests"]["get"]
+    last = [-1, time.monotonic()]
+
+    def quiet():
+        if asked() != last[0]:
+            last[:] = [asked(), time.monotonic()]
+        return last[0] > 0 and time.monotonic() - last[1] > max(2.0, processes.SLOWNESS / 2)
+    processes.wait_until(quiet, timeout=60, what="the fill ends", interval=0.1)
+    assert m.status()["origin"]["bytes_read"] <= 1.5 * room
+    # It has ended: what is read now is read once, and brings nothing else.
+    before = asked()
+    data.expect_same(data.read_cold(m.path / f"a/f{count - 1:04}.bin"), nginx_bucket.files[f"a/f{count - 1:04}.bin"], "the last file")
+    assert asked() - before <= 4

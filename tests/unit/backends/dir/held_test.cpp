@@ -151,7 +151,7 @@ class HeldReads : public testing::Test {
 };
 
 TEST_F(HeldReads, WhatWaitsBehindThemTimesOut) {
-    ReadPool pool(1, 300ms, serve());
+    ReadPool pool(1, 1, 300ms, serve());
     auto held = read(pool, "dead");
     dead_->wait_for_held(1);
     auto first = read(pool, "a");
@@ -170,8 +170,19 @@ TEST_F(HeldReads, WhatWaitsBehindThemTimesOut) {
     EXPECT_EQ(code, 0);
 }
 
+TEST_F(HeldReads, HoldUpNobodyWhileThereMayBeMoreThreads) {
+    ReadPool pool(2, 64, 30s, serve());
+    std::vector<std::future<int>> held;
+    for (int i = 0; i < 40; ++i) held.push_back(read(pool, "dead"));
+    dead_->wait_for_held(40);
+    EXPECT_EQ(read(pool, "a").get(), 0);
+    EXPECT_EQ(read(pool, "b", Priority::fill).get(), 0);
+    dead_->come_back();
+    for (auto& one : held) EXPECT_EQ(one.get(), 0);
+}
+
 TEST_F(HeldReads, StopDoesNotWaitForThem) {
-    auto pool = std::make_unique<ReadPool>(1, 24h, serve());
+    auto pool = std::make_unique<ReadPool>(1, 1, 24h, serve());
     auto held = read(*pool, "dead");
     dead_->wait_for_held(1);
     auto queued = read(*pool, "a");

@@ -103,10 +103,10 @@ TEST(HttpWindow, NeverClosesAltogether) {
 
 TEST(HttpAdmission, DemandComesFirst) {
     AdmissionQueue<int> queue(1);
-    queue.push(Priority::fill, 1);
-    queue.push(Priority::prefetch, 2);
-    queue.push(Priority::demand, 3);
-    queue.push(Priority::demand, 4);
+    queue.push(Lane::fill, 1);
+    queue.push(Lane::prefetch, 2);
+    queue.push(Lane::demand, 3);
+    queue.push(Lane::demand, 4);
     std::vector<int> order;
     while (queue.waiting() > 0) {
         const auto item = queue.pop();
@@ -120,24 +120,37 @@ TEST(HttpAdmission, DemandComesFirst) {
 
 TEST(HttpAdmission, BulkLeavesRoomForDemand) {
     AdmissionQueue<int> queue(8);
-    for (int i = 0; i < 20; ++i) queue.push(Priority::fill, i);
+    for (int i = 0; i < 20; ++i) queue.push(Lane::fill, i);
     int started = 0;
     while (queue.pop()) ++started;
     EXPECT_EQ(started, 7);
-    queue.push(Priority::prefetch, 100);
-    queue.push(Priority::prefetch, 101);
+    queue.push(Lane::prefetch, 100);
+    queue.push(Lane::prefetch, 101);
     EXPECT_FALSE(queue.pop());
     queue.finished();
     EXPECT_EQ(queue.pop(), 100) << "before the fill";
     EXPECT_FALSE(queue.pop());
-    queue.push(Priority::demand, 200);
+    queue.push(Lane::demand, 200);
     EXPECT_EQ(queue.pop(), 200);
     EXPECT_EQ(queue.running(), 8U);
 }
 
+TEST(HttpAdmission, ReadsAndUploadsLeaveRoomForNames) {
+    AdmissionQueue<int> queue(64);
+    for (int i = 0; i < 400; ++i) queue.push(Lane::demand, i);
+    int started = 0;
+    while (queue.pop()) ++started;
+    EXPECT_EQ(started, 60);
+    for (int i = 0; i < 8; ++i) queue.push(Lane::names, 1000 + i);
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(queue.pop(), 1000 + i);
+    EXPECT_FALSE(queue.pop());
+    queue.finished();
+    EXPECT_EQ(queue.pop(), 1004) << "before all reads";
+}
+
 TEST(HttpAdmission, TakesOutWhatIsUnwanted) {
     AdmissionQueue<int> queue(1);
-    for (int i = 0; i < 6; ++i) queue.push(Priority::demand, i);
+    for (int i = 0; i < 6; ++i) queue.push(Lane::demand, i);
     EXPECT_EQ(queue.take_if([](int i) { return i % 2 == 0; }), (std::vector<int>{0, 2, 4}));
     EXPECT_EQ(queue.waiting(), 3U);
     EXPECT_EQ(queue.pop(), 1);

@@ -70,7 +70,7 @@ class NamesFixture : public testing::Test {
         options.serves_stale = serves_stale_;
         options.memory = memory;
         options.now = [this] { return now_.load(); };
-        options.workers = workers_;
+        options.workers = options.most_workers = workers_;
         options.rules = std::make_shared<const DatasetRules>(rules_, DatasetClass::automatic);
         options.waiting_clock = [this] { return waited_.load(); };
         auto names = open_namespace(options, *index_, *origin_, sink_);

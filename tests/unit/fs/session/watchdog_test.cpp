@@ -104,7 +104,7 @@ class WatchdogTest : public testing::Test {
         auto session = Session::open(std::move(mount_.device), handlers);
         ASSERT_TRUE(session) << session.error().message;
         session_ = std::move(*session);
-        ASSERT_TRUE(session_->start(2));
+        ASSERT_TRUE(session_->start({2, 2}));
         ASSERT_TRUE(session_->wait_until_initialised(30s));
     }
     void TearDown() override {

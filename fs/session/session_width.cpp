@@ -1,0 +1,100 @@
+// How many threads a Session has; see session.hpp.
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "fs/session/dying_thread.hpp"
+#include "fs/session/session.hpp"
+
+namespace tierfs {
+
+void Session::call_for_more() {
+    if (crowded_.exchange(true)) return;
+    const MutexLock lock(mutex_);
+    crowd_.notify_all();
+}
+
+// A thread that waits in its handler, for a device, a server or another thread, reads no requests, and those
+// that come meanwhile wait with it. So whenever the last thread that slept gets a request, this one looks: as
+// long as no thread sleeps and most of them wait, half as many more come. Threads that all compute are enough:
+// more would only wait for processors. Those that are not needed for some seconds go again, since the kernel
+// wakes the one that has slept longest.
+void Session::keep_width() {
+    constexpr auto kLook = std::chrono::milliseconds(1), kSeldom = std::chrono::milliseconds(32);
+    constexpr auto kPause = std::chrono::milliseconds(8);
+    constexpr auto kQuiet = std::chrono::seconds(2);
+    for (;;) {
+        {
+            MutexLock lock(mutex_);
+            const auto end = RequestInfo::Clock::now() + kQuiet;
+            while (!crowded_ && !stopping_) {
+                if (running_ <= least_) {
+                    lock.wait(crowd_);
+                } else if (lock.wait_until(crowd_, end) == std::cv_status::timeout) {
+                    break;
+                }
+            }
+        }
+        if (stopping_) return;
+        if (!crowded_.exchange(false)) {
+            shrink();
+            continue;
+        }
+        std::this_thread::sleep_for(kPause);  // where there are as many readers as threads each request calls
+        for (auto look = kLook; !stopping_; look = std::min(2 * look, kSeldom)) {
+            std::this_thread::sleep_for(look);
+            if (reading_ != 0) break;
+            if (!most_wait()) continue;
+            grow();
+            look = kLook / 2;
+        }
+    }
+}
+
+void Session::grow() {
+    unsigned more = std::max(1U, running_.load() / 2);
+    for (std::size_t place = 0; place < busy_.size() && more > 0 && !stopping_; ++place) {
+        if (busy_[place]->thread != 0) continue;
+        if (threads_[place].joinable()) threads_[place].join();  // it has left
+        if (!start_thread(place)) return;                        // not allowed: it is tried again
+        --more;
+    }
+}
+
+void Session::shrink() {
+    const unsigned idle = reading_.load(), running = running_.load();
+    if (running <= least_ || idle <= least_) return;
+    surplus_ = std::min(running - least_, idle - least_);
+    for (std::size_t place = 0; place < busy_.size(); ++place) {
+        if (busy_[place]->thread > 0 && busy_[place]->since == 0)
+            ::pthread_kill(threads_[place].native_handle(), kWakeSignal);
+    }
+}
+
+bool Session::is_to_leave() {
+    for (unsigned surplus = surplus_.load(); surplus > 0 && running_ > least_;) {
+        if (surplus_.compare_exchange_weak(surplus, surplus - 1)) return true;
+    }
+    return false;
+}
+
+bool Session::most_wait() const {
+    constexpr unsigned kLookedAt = 16;
+    constexpr auto kLong = std::chrono::milliseconds(1);  // for a lock of ours, say
+    const auto now = RequestInfo::Clock::now();
+    unsigned looked_at = 0, waiting = 0;
+    for (const auto& busy : busy_) {
+        if (looked_at == kLookedAt) break;
+        const auto since = busy->since.load(std::memory_order_acquire);
+        if (since == 0) continue;
+        ++looked_at;
+        const bool is_long =
+            now - RequestInfo::Clock::time_point(RequestInfo::Clock::duration(since)) >= kLong;
+        waiting += is_long && is_asleep(busy->thread) ? 1 : 0;
+    }
+    return looked_at != 0 && 2 * waiting > looked_at;
+}
+
+}  // namespace tierfs
