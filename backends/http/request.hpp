@@ -88,7 +88,6 @@ struct Response {
     std::string body;
     std::size_t received = 0;  ///< body bytes, wherever they went
     bool reused_connection = false;
-    std::shared_ptr<const void> turn;  ///< given back when the body goes; see s3::ReplyRoom
 
     /// Value of the first header of that (lower-case) name; empty if there is none.
     [[nodiscard]] std::string_view header(std::string_view name) const {

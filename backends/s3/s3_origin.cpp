@@ -68,7 +68,7 @@ class S3Origin final : public Origin {
           engine_(std::move(engine)),
           provider_(credentials ? std::make_unique<CredentialProvider>(std::move(*credentials), engine_)
                                 : nullptr),
-          client_(std::move(target), engine_, provider_.get(), settings.origin_hedge, settings.memory_limit),
+          client_(std::move(target), engine_, provider_.get(), settings.origin_hedge),
           writer_(client_, target_, ownership_, deadline_),
           calls_(client_, writer_, target_, ownership_, deadline_),
           kept_(calls_, settings.s3_metadata) {

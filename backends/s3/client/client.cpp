@@ -258,9 +258,8 @@ class Client::Running : public std::enable_shared_from_this<Running> {
     bool fresh_ = false, moved_ = false, adjusted_ = false, renewed_ = false, reset_forgiven_ = false;
 };
 
-Client::Client(Target target, http::Engine& engine, CredentialProvider* provider, unsigned hedge_percent,
-               std::uint64_t memory)
-    : engine_(engine), hedger_(engine, hedge_percent), provider_(provider), room_(memory) {
+Client::Client(Target target, http::Engine& engine, CredentialProvider* provider, unsigned hedge_percent)
+    : engine_(engine), hedger_(engine, hedge_percent), provider_(provider) {
     aim_.signer = std::make_shared<Signer>(target.region, "s3");
     aim_.target = std::move(target);
 }
@@ -282,15 +281,9 @@ Result<http::Response> Client::run(Operation operation) {
         slot->result = std::move(result);
         slot->ready.notify_all();
     };
-    std::shared_ptr<const void> turn;
-    if (operation.kind == RequestKind::list) {
-        turn = room_.take(operation.deadline);
-        if (!turn) return fail(ETIMEDOUT, "other listings, as many as memory.limit allows, are not answered");
-    }
     start(std::move(operation));
     MutexLock lock(slot->mutex);
     while (!slot->result) lock.wait(slot->ready);
-    if (*slot->result) (*slot->result)->turn = std::move(turn);
     return std::move(*slot->result);
 }
 

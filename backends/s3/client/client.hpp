@@ -8,7 +8,6 @@
 #include "backends/http/retry.hpp"
 #include "backends/s3/client/credentials.hpp"
 #include "backends/s3/client/endpoint.hpp"
-#include "backends/s3/client/reply_room.hpp"
 
 namespace tierfs::s3 {
 
@@ -49,13 +48,11 @@ class Client {
   public:
     /// `provider` null: anonymous. Engine and provider must outlive all operations.
     /// `hedge_percent`: see http::Hedger; reads of objects alone are hedged.
-    /// `memory`: memory.limit, of which listings take a part; see ReplyRoom.
-    Client(Target target, http::Engine& engine, CredentialProvider* provider, unsigned hedge_percent,
-           std::uint64_t memory);
+    Client(Target target, http::Engine& engine, CredentialProvider* provider, unsigned hedge_percent = 0);
 
     void start(Operation operation);
 
-    /// start(), and waits; a listing waits for its turn too. Not on an engine's thread.
+    /// start(), and waits. Not on an engine's thread.
     Result<http::Response> run(Operation operation);
 
     /// False: anonymous.
@@ -98,7 +95,6 @@ class Client {
     http::Hedger hedger_;
     CredentialProvider* const provider_;
     http::RetryBudget budget_;
-    ReplyRoom room_;
     Counters counters_;
     Reachability reachability_;
     Mutex mutex_;
