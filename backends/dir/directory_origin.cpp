@@ -37,7 +37,7 @@ constexpr std::uint64_t kShareOfNames = 64, kShareOfListings = 32;
 constexpr std::uint64_t kLeastNameBytes = 16 << 20, kMostNameBytes = 64 << 20;
 constexpr std::size_t kNamesPerProgress = 64;
 constexpr unsigned kReadThreads = 16;                                   // from the start
-constexpr std::uint64_t kMostThreads = 256, kMemoryOfThread = 1 << 20;  // while they wait; of memory.limit
+constexpr std::uint64_t kMostThreads = 256, kMemoryOfThread = 4 << 20;  // while they wait; of memory.limit
 constexpr std::size_t kLongestXattr = 65536;  // XATTR_SIZE_MAX, XATTR_LIST_MAX of the kernel
 constexpr const char* kAccessList = "system.posix_acl_access";
 constexpr const char* kDefaultList = "system.posix_acl_default";

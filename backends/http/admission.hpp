@@ -5,6 +5,7 @@
 #include <array>
 #include <deque>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "backends/http/request.hpp"
@@ -46,7 +47,8 @@ inline Lane lane_of(Priority priority) {
     return priority == Priority::fill ? Lane::fill : Lane::demand;
 }
 inline Lane lane_of(const Request& request) {
-    return request.is_of_names ? Lane::names : lane_of(request.priority);
+    return request.is_of_names && request.priority == Priority::demand ? Lane::names
+                                                                       : lane_of(request.priority);
 }
 
 /// Queues of T by lane, first in first out, and the count of what runs. Prefetch and fill may not take
@@ -61,12 +63,15 @@ class AdmissionQueue {
 
     /// The next item that may start; it counts as running until finished().
     std::optional<T> pop() {
-        for (auto lane : {Lane::names, Lane::demand, Lane::prefetch, Lane::fill}) {
+        std::array<Lane, 4> order{Lane::names, Lane::demand, Lane::prefetch, Lane::fill};
+        if (is_demands_turn_) std::swap(order[0], order[1]);
+        for (auto lane : order) {
             auto& waiting = queue(lane);
             if (waiting.empty() || running_ >= share(lane)) continue;
             T item = std::move(waiting.front());
             waiting.pop_front();
             ++running_;
+            is_demands_turn_ = lane == Lane::names;
             return item;
         }
         return std::nullopt;
@@ -112,6 +117,7 @@ class AdmissionQueue {
     Window window_;
     std::array<std::deque<T>, 4> queues_;
     unsigned running_ = 0;
+    bool is_demands_turn_ = false;  ///< so that names, however many, do not keep all reads from their turn
 };
 
 }  // namespace tierfs::http

@@ -19,10 +19,11 @@ constexpr std::size_t kMostOutput = 2 << 20;  ///< further calls wait until what
 constexpr unsigned kMostNonsense = 5;
 constexpr std::chrono::milliseconds kRest{500};
 
-/// Procedures that move no bytes of files are of names.
+/// Procedures that move no bytes of files are of names, where somebody waits for them.
 http::Lane lane_of(const Call& call) {
     const bool moves_bytes = !call.destination.empty() || !call.payload.empty();
-    return moves_bytes ? http::lane_of(call.priority) : http::Lane::names;
+    return moves_bytes || call.priority != Priority::demand ? http::lane_of(call.priority)
+                                                            : http::Lane::names;
 }
 constexpr std::uint32_t kLastFragment = 0x80000000U;
 

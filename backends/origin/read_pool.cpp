@@ -19,8 +19,10 @@ Result<void> no_answer() {
 
 }  // namespace
 
-bool ReadPool::Shared::is_anything_waiting() const {
-    return std::any_of(waiting.begin(), waiting.end(), [](const auto& queue) { return !queue.empty(); });
+std::size_t ReadPool::Shared::waiting_count() const {
+    std::size_t sum = 0;
+    for (const auto& queue : waiting) sum += queue.size();
+    return sum;
 }
 
 std::size_t ReadPool::Shared::held_for(std::chrono::milliseconds time) const {
@@ -59,10 +61,9 @@ void ReadPool::grow() {
     constexpr std::chrono::milliseconds kHeld{2};
     const auto threads = shared_->busy_since.size();
     if (threads >= most_ || 2 * shared_->held_for(kHeld) < threads) return;
-    std::size_t waiting = 0;
-    for (const auto& queue : shared_->waiting) waiting += queue.size();
     try {
-        for (auto more = std::min(waiting, most_ - threads); more > 0; --more) start_thread();
+        for (auto more = std::min<std::size_t>(shared_->waiting_count(), most_ - threads); more > 0; --more)
+            start_thread();
     } catch (const std::system_error&) {
         return;  // not allowed: those there are come round to it
     }
@@ -86,9 +87,8 @@ void ReadPool::submit(OriginRead request) {
     }
     auto& queue = shared_->waiting.at(static_cast<std::size_t>(request.priority));
     queue.push_back({std::move(request), now + patience_});
-    const bool is_first = !shared_->crowded && std::none_of(busy.begin(), busy.end(), [](auto since) {
-        return since == Clock::time_point::max();
-    });
+    const auto idle = std::count(busy.begin(), busy.end(), Clock::time_point::max());
+    const bool is_first = !shared_->crowded && shared_->waiting_count() > static_cast<std::size_t>(idle);
     if (is_first) shared_->crowded = true;
     lock.unlock();  // the thread that is woken takes it first
     shared_->work.notify_one();
@@ -119,7 +119,7 @@ void ReadPool::watch_deadlines() {
         if (shared_->crowded) earliest = std::min(earliest, Clock::now() + kLook);
         (void)lock.wait_until(shared_->changed, earliest);
         if (shared_->crowded && !shared_->stopped) grow();
-        shared_->crowded = shared_->crowded && shared_->is_anything_waiting();
+        shared_->crowded = shared_->crowded && shared_->waiting_count() != 0;
         const auto now = Clock::now();
         auto overdue = take_overdue(*shared_, now);
         const bool is_held =

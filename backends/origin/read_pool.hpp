@@ -59,10 +59,10 @@ class ReadPool {
         std::vector<Clock::time_point> busy_since TIERFS_GUARDED_BY(mutex);  ///< one a thread; max(): idle
         unsigned alive TIERFS_GUARDED_BY(mutex) = 0;
         bool crowded TIERFS_GUARDED_BY(mutex) =
-            false;  ///< a request found no idle thread; the clock looks often
+            false;  ///< more wait than threads are idle; the clock looks often
         bool stopped TIERFS_GUARDED_BY(mutex) = false;
 
-        [[nodiscard]] bool is_anything_waiting() const TIERFS_REQUIRES(mutex);
+        [[nodiscard]] std::size_t waiting_count() const TIERFS_REQUIRES(mutex);
         /// How many threads have been busy with one request for so long.
         [[nodiscard]] std::size_t held_for(std::chrono::milliseconds time) const TIERFS_REQUIRES(mutex);
     };

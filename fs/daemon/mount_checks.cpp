@@ -156,7 +156,9 @@ Result<std::string> check_mount(const Settings& settings) {
             return fail(apart.error());
         }
     }
-    if (auto kept = keep_out_of(mountpoint); !kept) return fail(kept.error());
+    if (settings.source.starts_with("s3://") || settings.pack.starts_with("s3://")) {
+        if (auto kept = keep_out_of(mountpoint); !kept) return fail(kept.error());
+    }
     std::vector<std::pair<const char*, std::string>> caches{{"index.path", settings.index_path}};
     for (const std::string& each : split_paths(settings.nvme_path)) caches.emplace_back("nvme.path", each);
     for (const auto& [key, value] : caches) {

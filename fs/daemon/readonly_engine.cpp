@@ -23,7 +23,7 @@ bool ReadonlyEngine::checks_acls(Origin& origin) const {
 }
 
 Session::Threads ReadonlyEngine::threads() const {
-    constexpr std::uint64_t kMemoryOfThread = 1 << 20, kMost = 256;  // of memory.limit
+    constexpr std::uint64_t kMemoryOfThread = 2 << 20, kMost = 256;  // of memory.limit
     const unsigned least = Session::default_threads();
     return {least, static_cast<unsigned>(
                        std::clamp<std::uint64_t>(settings_.memory_limit / kMemoryOfThread, least, kMost))};

@@ -296,7 +296,7 @@ Result<std::unique_ptr<Namespace>> Namespace::open(const Settings& settings, std
     options.serves_stale = settings.metadata_stale && settings.pack_staleness != "check";
     options.rules = std::make_shared<DatasetRules>(settings.datasets, settings.dataset_class);
     options.memory = memory;
-    constexpr std::uint64_t kMemoryOfWorker = 1 << 20;  // of memory.limit
+    constexpr std::uint64_t kMemoryOfWorker = 2 << 20;  // of memory.limit
     options.most_workers = static_cast<unsigned>(std::clamp<std::uint64_t>(
         settings.memory_limit / kMemoryOfWorker, options.workers, options.most_workers));
     options.origin_deadline = settings.origin_deadline;

@@ -53,7 +53,7 @@ bool is_dying(pid_t thread) {
 // Without streams: it is asked of many threads in a row.
 bool is_asleep(pid_t thread) {
     if (thread <= 0) return false;
-    const auto path = "/proc/" + std::to_string(thread) + "/stat";
+    const auto path = "/proc/self/task/" + std::to_string(thread) + "/stat";
     const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!file) return false;
     std::array<char, 128> text{};  // a name has at most 15 bytes

@@ -13,7 +13,7 @@ bool is_about_to_die(pid_t thread);
 /// exit code in /proc/TID/stat (the code is 0 for those who may not trace it: then false); any thread.
 bool is_dying(pid_t thread);
 
-/// It sleeps, for a device too: it neither runs nor waits for a processor. From /proc/TID/stat; any thread.
+/// One of ours sleeps, for a device too: it neither runs nor waits for a processor. From /proc/self/task; any thread.
 bool is_asleep(pid_t thread);
 
 }  // namespace tierfs

@@ -24,6 +24,7 @@ namespace {
 
 // The largest request: 1 MiB of data and its headers. Only the pages that a request reaches become resident.
 constexpr std::size_t kRequestBuffer = (1 << 20) + (64 << 10);
+constexpr int kWakeSignal = SIGUSR1;
 constexpr std::int32_t kNotifyResend = 7;  // FUSE_NOTIFY_RESEND, Linux 6.9
 
 void ignore_wake(int /*signal*/) {}
@@ -40,10 +41,10 @@ RequestInfo& this_thread_reads() {
     return info;
 }
 
-void install_wake_signal(int number) {
+void install_wake_signal() {
     struct sigaction action {};
     action.sa_handler = ignore_wake;  // without SA_RESTART: a blocked read returns EINTR
-    ::sigaction(number, &action, nullptr);
+    ::sigaction(kWakeSignal, &action, nullptr);
 }
 
 // One thread alone counts; others only read.
@@ -177,7 +178,7 @@ Result<void> Session::ask_for_resend() {
 }
 
 Result<void> Session::start(Threads threads) {
-    install_wake_signal(kWakeSignal);
+    install_wake_signal();
     // Before any thread reads: what these had read would be sent once more.
     if (takes_over_) {
         if (auto asked = ask_for_resend(); !asked) return asked;
@@ -244,7 +245,9 @@ void Session::serve(Busy& busy) {
     {
         RequestBuffer buffer;
         if (buffer.valid()) buffer.touch();
-        if (!buffer.valid()) log::error("no memory for a request buffer: a thread of the mount ends");
+        leaves = !buffer.valid() && running_ > least_;  // it was to be one more
+        if (!buffer.valid() && !leaves)
+            log::error("no memory for a request buffer: a thread of the mount ends");
         while (buffer.valid() && !stopping_.load() && receive(buffer.bytes(), busy)) {
             leaves = is_to_leave();
             if (leaves) break;
@@ -355,10 +358,11 @@ bool Session::are_all_held() const {
 
 int Session::take_turn(pid_t asker) {
     constexpr auto kLook = std::chrono::milliseconds(1), kLookAtAsker = std::chrono::milliseconds(250);
-    const auto most = static_cast<unsigned>(busy_.size()) - 1;
     const auto began = RequestInfo::Clock::now();
     auto next_look = began + kLookAtAsker;
     while (true) {
+        // Of those that there are: whether more can come is not known.
+        const unsigned most = running_.load() - 1;
         for (unsigned now = blocking_.load(); now < most;) {
             if (blocking_.compare_exchange_weak(now, now + 1)) return 0;
         }

@@ -2,7 +2,6 @@
 // them, Invalidator tells the kernel what to forget. fs/readonly, fs/readwrite, fs/observe and fs/daemon use it.
 #pragma once
 
-#include <signal.h>
 #include <sys/uio.h>
 
 #include <array>
@@ -141,7 +140,6 @@ class Session {
     Session(const SessionHandlers& handlers, FileDescriptor ended);
     static constexpr std::uint32_t kOpcodes = 64;
     static constexpr pid_t kStarting = -1;
-    static constexpr int kWakeSignal = SIGUSR1;  ///< ends a read of /dev/fuse
     /// What one thread does, for others to see. Numbers are set first, `since` last; 0: nothing. `thread` 0: there is none; kStarting: it
     /// does not know itself yet.
     struct Busy {
@@ -160,7 +158,7 @@ class Session {
     /// Adds threads while all there are wait, and takes them away again; runs on `grower_`.
     void keep_width();
     void call_for_more();
-    void grow();
+    bool grow();
     void shrink();
     [[nodiscard]] bool most_wait() const;
     /// Whether the calling thread is one that is not needed any more.

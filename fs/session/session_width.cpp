@@ -1,6 +1,4 @@
 // How many threads a Session has; see session.hpp.
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -19,10 +17,11 @@ void Session::call_for_more() {
 // A thread that waits in its handler, for a device, a server or another thread, reads no requests, and those
 // that come meanwhile wait with it. So whenever the last thread that slept gets a request, this one looks: as
 // long as no thread sleeps and most of them wait, half as many more come. Threads that all compute are enough:
-// more would only wait for processors. Those that are not needed for some seconds go again, since the kernel
-// wakes the one that has slept longest.
+// more would only wait for processors. Those that are not needed for some seconds go again, each after the next
+// request that it gets: a signal might find it in the middle of one. The kernel wakes the one that has slept longest,
+// so that each has its turn.
 void Session::keep_width() {
-    constexpr auto kLook = std::chrono::milliseconds(1), kSeldom = std::chrono::milliseconds(32);
+    constexpr auto kLook = std::chrono::microseconds(1000), kSeldom = 32 * kLook;
     constexpr auto kPause = std::chrono::milliseconds(8);
     constexpr auto kQuiet = std::chrono::seconds(2);
     for (;;) {
@@ -46,34 +45,33 @@ void Session::keep_width() {
         for (auto look = kLook; !stopping_; look = std::min(2 * look, kSeldom)) {
             std::this_thread::sleep_for(look);
             if (reading_ != 0) break;
-            if (!most_wait()) continue;
-            grow();
-            look = kLook / 2;
+            if (most_wait() && grow()) look = kLook / 2;
         }
     }
 }
 
-void Session::grow() {
+bool Session::grow() {
+    surplus_ = 0;
+    bool started = false;
     unsigned more = std::max(1U, running_.load() / 2);
     for (std::size_t place = 0; place < busy_.size() && more > 0 && !stopping_; ++place) {
         if (busy_[place]->thread != 0) continue;
         if (threads_[place].joinable()) threads_[place].join();  // it has left
-        if (!start_thread(place)) return;                        // not allowed: it is tried again
+        if (!start_thread(place)) break;                         // not allowed
+        started = true;
         --more;
     }
+    return started;
 }
 
 void Session::shrink() {
     const unsigned idle = reading_.load(), running = running_.load();
     if (running <= least_ || idle <= least_) return;
     surplus_ = std::min(running - least_, idle - least_);
-    for (std::size_t place = 0; place < busy_.size(); ++place) {
-        if (busy_[place]->thread > 0 && busy_[place]->since == 0)
-            ::pthread_kill(threads_[place].native_handle(), kWakeSignal);
-    }
 }
 
 bool Session::is_to_leave() {
+    if (reading_ == 0) return false;
     for (unsigned surplus = surplus_.load(); surplus > 0 && running_ > least_;) {
         if (surplus_.compare_exchange_weak(surplus, surplus - 1)) return true;
     }

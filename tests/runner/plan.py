@@ -80,5 +80,6 @@ def all_suites(options, pattern):
         Package("release", 160, pattern, options.full).in_lane("package"),
         Faults("crash-release", "crash", "release", 150 * times, 2, options.full, "release").in_lane("package"),
         Sample(options.full, options.jobs).in_lane("package"),
+        Alone("tsan", 60 * times, pattern, "tsan", 4, options.full),
         Alone("release", 120 * times, pattern, RELEASE, 2, options.full).sample(3),
     ]

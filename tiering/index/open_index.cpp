@@ -107,8 +107,10 @@ Standing standing_of(rocksdb::DB& database, const IndexOptions& options) {
     }
     if (!layout_status.ok() || decode_layout(layout) != kLayout) return {"its layout is of another version"};
     if (!identity_status.ok()) return {"its source cannot be read"};
-    const bool is_of_source = get(database, kSourceKey, source).ok() && source == options.source;
-    if (identity == identity_of(options)) return {.is_introduced = is_of_source};
+    const bool knows_source = get(database, kSourceKey, source).ok();  // not one of before the key
+    const bool is_of_source = knows_source && source == options.source;
+    if (identity == identity_of(options) && (is_of_source || !knows_source))
+        return {.is_introduced = is_of_source};
     if (!is_of_source) return {"it is of another source"};
     return {.other_names = true};
 }

@@ -148,6 +148,18 @@ TEST(HttpAdmission, ReadsAndUploadsLeaveRoomForNames) {
     EXPECT_EQ(queue.pop(), 1004) << "before all reads";
 }
 
+TEST(HttpAdmission, NamesDoNotKeepReadsFromTheirTurn) {
+    AdmissionQueue<int> queue(4);
+    for (int i = 0; i < 3; ++i) queue.push(Lane::names, 1000 + i);
+    for (int i = 0; i < 3; ++i) queue.push(Lane::demand, i);
+    std::vector<int> order;
+    while (const auto item = queue.pop()) {
+        order.push_back(*item);
+        queue.finished();
+    }
+    EXPECT_EQ(order, (std::vector<int>{1000, 0, 1001, 1, 1002, 2}));
+}
+
 TEST(HttpAdmission, TakesOutWhatIsUnwanted) {
     AdmissionQueue<int> queue(1);
     for (int i = 0; i < 6; ++i) queue.push(Lane::demand, i);
