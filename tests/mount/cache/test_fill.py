@@ -59,10 +59,10 @@ def test_status_counts_each_dataset(m):
     processes.wait_until(lambda: datasets(m)["/b/**"]["bytes"] >= 20 * SIZE, timeout=30, what="written")
 
 
-@pytest.mark.parametrize("tiers", [{"nvme.limit": "16M", "ram.limit": "4M"}, {"ram.limit": "8M"}], ids=["nvme", "ram alone"])
+@pytest.mark.parametrize("tiers", [{"nvme.limit": "16M", "ram.limit": "1M"}, {"ram.limit": "4M"}], ids=["nvme", "ram alone"])
 def test_a_fill_that_nothing_can_hold_ends(mount, nginx_bucket, cache, folder, tiers):
     """It brings what there is room for, and asks for no more, whatever it is that is full."""
-    count, room = 1500, 20 << 20
+    count, room = 1000, 12 << 20
     nginx_bucket.files = put(nginx_bucket, "a", count)
     assert count * SIZE > 4 * room
     rules = folder / "tierfs.yaml"
@@ -80,7 +80,7 @@ def test_a_fill_that_nothing_can_hold_ends(mount, nginx_bucket, cache, folder, t
             last[:] = [asked(), time.monotonic()]
         return last[0] > 0 and time.monotonic() - last[1] > max(2.0, processes.SLOWNESS / 2)
     processes.wait_until(quiet, timeout=60, what="the fill ends", interval=0.1)
-    assert m.status()["origin"]["bytes_read"] <= 1.5 * room
+    assert m.status()["origin"]["bytes_read"] <= 2 * room
     # It has ended: what is read now is read once, and brings nothing else.
     before = asked()
     data.expect_same(data.read_cold(m.path / f"a/f{count - 1:04}.bin"), nginx_bucket.files[f"a/f{count - 1:04}.bin"], "the last file")
