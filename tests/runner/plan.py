@@ -66,9 +66,9 @@ def all_suites(options, pattern):
         Tidy(options.full, options.jobs).in_lane("sources"),
         Alone("asan", 90 * times, pattern, "not release_only", 3, options.full),
         Build("release", ("tierfs", "tierfs-stage", "iobench"), 600, options.jobs),
-        # iobench drops the kernel's caches, on which mount tests count; the unit tests want processors, not answers.
+        # iobench drops the kernel's caches, on which mount tests count, and what measures; the unit tests want processors.
         Bench("asan", 330 * times, pattern, 3, options.full).in_lane("tools"),
-        Pages("release", 120 * times, pattern, 4, options.full).in_lane("pages"),
+        Pages("release", 120 * times, pattern, 4, options.full).in_lane("tools"),
         Unit("asan", 300 * times, pattern, ASAN, options.full, options.jobs).in_lane("unit"),
         Build("tsan", ("tierfs", "unit_tests"), 700, options.jobs),
         # Processors for the unit tests and the compiler, waits for the mount tests. The unit tests have run with

@@ -23,8 +23,9 @@ TEST(WorkerPool, JobsThatWaitHoldUpNobody) {
     std::promise<void> quick;
     pool.post([&](bool) { quick.set_value(); });
     EXPECT_EQ(quick.get_future().wait_for(30s), std::future_status::ready);
-    EXPECT_EQ(begun, 40U);
-    EXPECT_EQ(pool.threads(), 41U);
+    while (begun != 40) std::this_thread::sleep_for(1ms);
+    EXPECT_GE(pool.threads(), 41U);
+    EXPECT_LE(pool.threads(), 43U) << "the first two may have been on their way";
     answer.set_value();
     pool.stop();
     EXPECT_EQ(canceled, 0U);
