@@ -296,7 +296,8 @@ Result<std::unique_ptr<Namespace>> Namespace::open(const Settings& settings, std
     options.serves_stale = settings.metadata_stale && settings.pack_staleness != "check";
     options.rules = std::make_shared<DatasetRules>(settings.datasets, settings.dataset_class);
     options.memory = memory;
-    constexpr std::uint64_t kMemoryOfWorker = 2 << 20;  // of memory.limit
+    // Of memory.limit: each may hold a page of a listing, of 4 MiB at most, and what is made of it.
+    constexpr std::uint64_t kMemoryOfWorker = 8 << 20;
     options.most_workers = static_cast<unsigned>(std::clamp<std::uint64_t>(
         settings.memory_limit / kMemoryOfWorker, options.workers, options.most_workers));
     options.origin_deadline = settings.origin_deadline;

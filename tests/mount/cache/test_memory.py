@@ -71,14 +71,16 @@ def test_many_open_files(origin, mount):
 
 
 class WideS3(faults.FaultyS3):
-    """32 prefixes of 4 pages of 1,000 names each, the same ones everywhere; a page is built once."""
+    """32 prefixes of 4 pages of 1,000 names each, the same ones everywhere; a page is built once. `fat`: ETags as long as a page
+    has room for."""
 
     PREFIXES, PAGES = 32, 4
 
-    def __init__(self):
+    def __init__(self, fat):
         super().__init__()
+        etag = "e" * (3000 if fat else 32)
         self.pages = ["".join(f"<Contents><Key>PREFIX{page}{row:03}{'%25' * 230}</Key><LastModified>2024-05-06T07:08:09.000Z</LastModified>"
-                              f"<ETag>&quot;{'e' * 32}&quot;</ETag><Size>1</Size></Contents>" for row in range(1000))
+                              f"<ETag>&quot;{etag}&quot;</ETag><Size>1</Size></Contents>" for row in range(1000))
                       for page in range(self.PAGES)]
 
     def list(self, request, bucket, query):
@@ -92,9 +94,10 @@ class WideS3(faults.FaultyS3):
                              f"<IsTruncated>{str(more).lower()}</IsTruncated>{token}{rows}</ListBucketResult>").encode())
 
 
-def test_listings_beside_each_other_keep_the_limit(mount, faulty):
+@pytest.mark.parametrize("fat", [False, True])
+def test_listings_beside_each_other_keep_the_limit(mount, faulty, fat):
     limit = 96 << 20
-    with WideS3() as server:
+    with WideS3(fat) as server:
         m = mount("s3://bucket", {"s3.endpoint": server.endpoint, "s3.region": "us-east-1", "memory.limit": str(limit)}, env=faulty.env)
         with Watch(m.status()["pid"]) as watch:
             processes.check(["bash", "-c", f"cd '{m.path}' && for p in *; do (ls -U $p | wc -l) & done; wait"],

@@ -115,7 +115,7 @@ class SlowToList(faults.FaultyS3):
 def test_listings_that_are_not_answered(mount, faulty):
     with SlowToList() as server:
         server.options, server.env = {**faulty.options, "s3.endpoint": server.endpoint}, faulty.env
-        m = start(mount, server)
+        m = start(mount, server, **{"memory.limit": "1G"})  # each may have a long answer
         server.objects.update({f"slow-{n}/one": b"" for n in range(MANY)})
         with together([quietly(lambda n=n: os.listdir(m.path / f"slow-{n}")) for n in range(MANY)]):
             processes.wait_until(lambda: sum("prefix=slow-" in path for _, path, _ in list(server.seen)) >= MANY,
