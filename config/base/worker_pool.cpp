@@ -25,25 +25,24 @@ void WorkerPool::add_thread() {
 
 void WorkerPool::post(Job job) {
     Threads ended;
-    bool is_taken = false;
     {
-        const MutexLock lock(mutex_);
-        if (!stopping_) {
-            is_taken = true;
-            jobs_.push_back(std::move(job));
-            // One that was woken counts as idle until it has its job.
-            if (jobs_.size() > idle_ && threads_.size() < most_) {
-                try {
-                    add_thread();
-                } catch (const std::system_error&) {  // no more are allowed: those there are come round to it
-                }
-            }
-            work_.notify_one();
-            ended.swap(ending_);
+        MutexLock lock(mutex_);
+        if (stopping_) {
+            lock.unlock();
+            return job(true);
         }
+        jobs_.push_back(std::move(job));
+        // One that was woken counts as idle until it has its job.
+        if (jobs_.size() > idle_ && threads_.size() < most_) {
+            try {
+                add_thread();
+            } catch (const std::system_error&) {  // no more are allowed: those there are come round to it
+            }
+        }
+        work_.notify_one();
+        ended.swap(ending_);
     }
     for (std::thread& thread : ended) thread.join();
-    if (!is_taken) job(true);
 }
 
 std::optional<WorkerPool::Job> WorkerPool::next(Threads::iterator self) {

@@ -344,16 +344,16 @@ void Session::reply_error(std::uint64_t unique, int code) {
     write_reply(::fuse_session_fd(session_), &only, 1);
 }
 
-bool Session::are_all_held() const {
+bool Session::are_held(unsigned threads) const {
     const auto now = RequestInfo::Clock::now();
+    unsigned held = 0;
     for (const auto& busy : busy_) {
         const auto since = busy->since.load(std::memory_order_acquire);
-        if (since == 0) continue;
-        if (takes_its_time(busy->opcode.load(std::memory_order_relaxed))) return false;
-        if (now - RequestInfo::Clock::time_point(RequestInfo::Clock::duration(since)) < handlers_.patience)
-            return false;
+        if (since == 0 || takes_its_time(busy->opcode.load(std::memory_order_relaxed))) continue;
+        const auto began = RequestInfo::Clock::time_point(RequestInfo::Clock::duration(since));
+        held += now - began >= handlers_.patience ? 1 : 0;
     }
-    return true;
+    return held >= threads;
 }
 
 int Session::take_turn(pid_t asker) {
@@ -361,14 +361,15 @@ int Session::take_turn(pid_t asker) {
     const auto began = RequestInfo::Clock::now();
     auto next_look = began + kLookAtAsker;
     while (true) {
-        // Of those that there are: whether more can come is not known.
-        const unsigned most = running_.load() - 1;
+        // Of those that there are: whether more can come is not known. The first of a session that starts need not wait
+        // for the second.
+        const unsigned most = std::max(2U, running_.load()) - 1;
         for (unsigned now = blocking_.load(); now < most;) {
             if (blocking_.compare_exchange_weak(now, now + 1)) return 0;
         }
         const auto now = RequestInfo::Clock::now();
         if (stopping_.load()) return ETIMEDOUT;
-        if (!handlers_.waits_for_ever && (now - began >= handlers_.patience || are_all_held()))
+        if (!handlers_.waits_for_ever && (now - began >= handlers_.patience || are_held(most)))
             return ETIMEDOUT;
         // Nobody else knows of the request yet.
         if (now >= next_look) {

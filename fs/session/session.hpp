@@ -171,7 +171,8 @@ class Session {
     /// Waits for its turn to block. Not 0: the errno to reply, since it would never come, or `asker` was
     /// killed.
     int take_turn(pid_t asker);
-    [[nodiscard]] bool are_all_held() const;
+    /// At least so many have been busy for the patience, with what does not take its time.
+    [[nodiscard]] bool are_held(unsigned threads) const;
     void process(std::span<std::byte> request, Busy& busy);
     ssize_t write_reply(int descriptor, iovec* vector, int count);
     ssize_t write_init_reply(int descriptor, const iovec* vector);

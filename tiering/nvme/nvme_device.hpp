@@ -49,8 +49,9 @@ class NvmeDevice {
         core_.catalog.shares().ask(dataset);
         writer_->admit_packed(std::move(objects), dataset);
     }
-    [[nodiscard]] bool takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const {
-        return writer_->takes(object_size, length, dataset);
+    [[nodiscard]] bool takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset,
+                             std::uint64_t coming = 0) const {
+        return writer_->takes(object_size, length, dataset, coming);
     }
     /// Bytes under the limit that are neither used nor about to be.
     [[nodiscard]] std::uint64_t free_bytes() const;

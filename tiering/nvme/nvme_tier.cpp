@@ -86,7 +86,8 @@ class NvmeTierImpl final : public NvmeTierForTests {
         for_each([&](const NvmeDevice& device) { sum += device.used_by(dataset); });
         return sum;
     }
-    bool takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const override;
+    bool takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset,
+               std::uint64_t coming) const override;
     void flush() override {
         for_each([](NvmeDevice& device) { device.flush(); });
     }
@@ -334,10 +335,11 @@ void NvmeTierImpl::admit_packed(PackedObjects objects, DatasetNumber dataset) {
         device->admit_packed(std::move(objects), dataset);
 }
 
-bool NvmeTierImpl::takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const {
+bool NvmeTierImpl::takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset,
+                         std::uint64_t coming) const {
     return std::any_of(slots_.begin(), slots_.end(), [&](const auto& slot) {
         const auto device = slot->get();
-        return device && device->takes(object_size, length, dataset);
+        return device && device->takes(object_size, length, dataset, coming);
     });
 }
 

@@ -146,9 +146,10 @@ class NvmeTier {
     virtual void disown(DatasetNumber dataset) = 0;
     [[nodiscard]] virtual std::uint64_t used_by(DatasetNumber dataset) const = 0;
 
-    /// Whether `admit` of such a piece has a chance; cheap, memory only.
+    /// Whether `admit` of such a piece has a chance, behind `coming` bytes that are to be admitted before it; cheap,
+    /// memory only.
     [[nodiscard]] virtual bool takes(std::uint64_t object_size, std::uint64_t length,
-                                     DatasetNumber dataset = 0) const = 0;
+                                     DatasetNumber dataset = 0, std::uint64_t coming = 0) const = 0;
 
     /// To be called about once a second: when the device has been busy with one thing for two seconds, what
     /// waits beyond stalled_queue is dropped and counted, so that readers find memory.

@@ -38,10 +38,11 @@ NvmeWriter::~NvmeWriter() {
     close();
 }
 
-bool NvmeWriter::takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const {
+bool NvmeWriter::takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset,
+                       std::uint64_t coming) const {
     if (object_size > core_.limit / 2 || !core_.health.may_write()) return false;
     if (core_.catalog.may_evict(dataset, std::max(core_.extent_size, length))) return true;
-    const std::uint64_t queued = queued_bytes();
+    const std::uint64_t queued = queued_bytes() + coming;
     const std::uint64_t used = core_.catalog.used() + queued;
     if (object_size > core_.max_packed)
         return used + FileWriter::space_of(length) + FileWriter::space_of(0) <= core_.limit;

@@ -30,8 +30,8 @@ class NvmeWriter {
                std::vector<BufferPtr> data, DatasetNumber dataset, Codec codec);
     void admit_packed(PackedObjects objects, DatasetNumber dataset) TIERFS_EXCLUDES(mutex_);
     /// False: the tier is full and nothing goes for this dataset, or cannot be written.
-    [[nodiscard]] bool takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset) const
-        TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] bool takes(std::uint64_t object_size, std::uint64_t length, DatasetNumber dataset,
+                             std::uint64_t coming) const TIERFS_EXCLUDES(mutex_);
     /// While the device stalls: gives back the memory of what waits to be written beyond
     /// options.stalled_queue.
     void relieve() TIERFS_EXCLUDES(mutex_);

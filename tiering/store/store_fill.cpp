@@ -120,11 +120,12 @@ ArenaBufferPtr TieredStore::fill_memory(std::uint64_t size, bool in_one_piece) {
 
 bool TieredStore::wait_for_room(Dataset& dataset, const UnitLayout& layout, std::uint64_t size) {
     // What is under way goes to what is left of the tier: near its end, wait for it.
+    const auto fits_nvme = [&] { return nvme_takes(dataset, layout, size, counters_.fill_under_way.load()); };
     const auto fits_ram = [&] {
         const std::uint64_t bytes = Arena::rounded(size) + counters_.fill_under_way.load();
         return may_pin(dataset, bytes) && ram_.make_kept_room(bytes, dataset.number);
     };
-    for (int tick = 0; !nvme_takes(dataset, layout, size) && !fits_ram();) {
+    for (int tick = 0; !fits_nvme() && !fits_ram();) {
         if (tick == kTicksUntilFull || !fill_.pause(kFillTick)) return false;
         if (counters_.fill_under_way.load() == 0) ++tick;
     }

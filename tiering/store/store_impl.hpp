@@ -170,8 +170,8 @@ class TieredStore final : public Store {
     /// Tells the tiers what to do with what they hold of it.
     void retain(const Dataset& dataset);
     void apply(Dataset& dataset, const DatasetPolicy::Step& step);
-    [[nodiscard]] bool nvme_takes(const Dataset& dataset, const UnitLayout& layout,
-                                  std::uint64_t length) const;
+    [[nodiscard]] bool nvme_takes(const Dataset& dataset, const UnitLayout& layout, std::uint64_t length,
+                                  std::uint64_t coming = 0) const;
     enum class Home : std::uint8_t { ram, nvme, none };
     /// Where what a flight brings is to stay.
     Home choose_home(Dataset& dataset, const Flight& flight);

@@ -79,13 +79,14 @@ void TieredStore::apply(Dataset& dataset, const DatasetPolicy::Step& step) {
     if (step.renew || step.changed) dataset.frozen = false;
 }
 
-bool TieredStore::nvme_takes(const Dataset& dataset, const UnitLayout& layout, std::uint64_t length) const {
+bool TieredStore::nvme_takes(const Dataset& dataset, const UnitLayout& layout, std::uint64_t length,
+                             std::uint64_t coming) const {
     if (nvme_ == nullptr || gate_.closed()) return false;
     // The tier takes small objects whole; where memory was too small for that, they stay out.
     if (!layout.whole && layout.size <= pack_max_object_) return false;
     if (layout.whole && length != layout.size) return false;
     return !dataset.is_passing() && may_pin(dataset, length) &&
-           nvme_->takes(layout.size, length, dataset.number);
+           nvme_->takes(layout.size, length, dataset.number, coming);
 }
 
 TieredStore::Home TieredStore::choose_home(Dataset& dataset, const Flight& flight) {

@@ -64,7 +64,11 @@ DatasetFill::Offered TieredStore::fill_each(const std::vector<PackedObject>& obj
 
 bool TieredStore::wait_for_run_room(Dataset& dataset, const ExtentRun& run) {
     const std::uint64_t size = run.objects.front().object->size;
-    for (int tick = 0; !nvme_takes(dataset, layout_of(size), size) || !may_pin(dataset, run.bytes());) {
+    const auto fits = [&] {
+        return nvme_takes(dataset, layout_of(size), size, counters_.fill_under_way.load()) &&
+               may_pin(dataset, run.bytes());
+    };
+    for (int tick = 0; !fits();) {
         if (tick == kTicksUntilFull || !fill_.pause(kFillTick)) return false;
         if (counters_.fill_under_way.load() == 0) ++tick;
     }

@@ -198,12 +198,16 @@ class Mount:
     def processes(self):
         return processes.with_marker(self.marker)
 
-    def expect_gone(self):
-        """No process and no control socket of this mount is left."""
+    def left(self):
+        """The processes of this mount that have not ended in time: one that takes its mount away ends after that."""
         end = time.monotonic() + STOP_LIMIT * processes.SLOWNESS
         while self.processes() and time.monotonic() < end:
             time.sleep(0.02)
-        left = self.processes()
+        return self.processes()
+
+    def expect_gone(self):
+        """No process and no control socket of this mount is left."""
+        left = self.left()
         assert not left, f"processes left after the mount ended:\n{processes.describe(left)}\n{self.log_tail()}"
         if self.device and not self.killed:
             path = SOCKETS / f"{self.device}.sock"
@@ -222,7 +226,7 @@ class Mount:
                 processes.kill(self.processes())
                 while self.mounted() and processes.run(["umount", "-l", self.path]).returncode == 0:
                     pass
-        left = self.processes()
+        left = self.left()
         if left:
             problems.append("processes left:\n" + processes.describe(left))
             processes.kill(left)

@@ -104,7 +104,7 @@ class WatchdogTest : public testing::Test {
         auto session = Session::open(std::move(mount_.device), handlers);
         ASSERT_TRUE(session) << session.error().message;
         session_ = std::move(*session);
-        ASSERT_TRUE(session_->start({2, 2}));
+        ASSERT_TRUE(session_->start({threads(), threads()}));
         ASSERT_TRUE(session_->wait_until_initialised(30s));
     }
     void TearDown() override {
@@ -124,6 +124,7 @@ class WatchdogTest : public testing::Test {
     }
 
     virtual void adapt(SessionHandlers&) {}
+    virtual unsigned threads() { return 2; }
 
     void watch(std::chrono::milliseconds limit) {
         WatchdogOptions options;
@@ -289,6 +290,18 @@ TEST_F(BlockingWatchdogTest, WhoFindsAllThreadsHeldCanBeKilled) {
         changed_.notify_all();
     }
     EXPECT_EQ(holds.get(), 0);
+}
+
+/// As any session is before its second thread runs.
+class LonelyWatchdogTest : public BlockingWatchdogTest {
+  protected:
+    void adapt(SessionHandlers& handlers) override { handlers.patience = 1h; }
+    unsigned threads() override { return 1; }
+};
+
+TEST_F(LonelyWatchdogTest, TheFirstThreadNeedNotWaitForTheSecond) {
+    struct statvfs values {};
+    EXPECT_EQ(::statvfs(settings_.mountpoint.c_str(), &values) == 0 ? 0 : errno, 0);
 }
 
 TEST_F(WatchdogTest, AReaderThatIsKilledEnds) {

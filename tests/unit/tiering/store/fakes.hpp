@@ -402,8 +402,9 @@ class FakeNvme final : public NvmeTier {
         owners_.try_emplace(id, dataset);
     }
     std::uint64_t used_by(DatasetNumber) const override { return 0; }
-    bool takes(std::uint64_t, std::uint64_t length, DatasetNumber dataset) const override {
-        return retentions[dataset] == Retention::goes || admitted_bytes + length <= room;
+    bool takes(std::uint64_t, std::uint64_t length, DatasetNumber dataset,
+               std::uint64_t coming) const override {
+        return retentions[dataset] == Retention::goes || admitted_bytes + coming + length <= room;
     }
     std::array<std::atomic<Retention>, kMostDatasets + 1> retentions{};  ///< the last: of what is nobody's
     std::atomic<std::uint64_t> room{UINT64_MAX};                         ///< bytes that are taken while kept
