@@ -83,7 +83,7 @@ class Figures:
                 continue
             times = [mine / theirs if other.better == "higher" else theirs / mine for mine, theirs in pairs]
             found.append({"target": target, "against": other.target, "case": other.case, "metric": other.metric,
-                          "times_better": median(times), "ci95": interval(times)})
+                          "times_better": median(times), "rounds": len(times), "ci95": interval(times)})
         return found
 
 

@@ -4,7 +4,7 @@ ones too), and the figures of the peers beside those that are known of them."""
 from lib.report import number
 
 from . import reference
-from lib.statistics import median
+from lib.statistics import LEAST_OF_INTERVAL, median
 from .steps import STEPS
 
 HEADLINES = [("mount", "mount_s"), *((step.case, step.headline) for step in STEPS if step.headline),
@@ -30,8 +30,16 @@ def headlines(figures):
     return [pair for pair in cases if any((one.case, one.metric) == pair for one in figures)]
 
 
+def ratio_text(ratio):
+    text = f"{ratio['times_better']:.2f}"
+    if ratio["rounds"] < LEAST_OF_INTERVAL:
+        return text
+    low, high = ratio["ci95"]
+    return f"{text} ({low:.2f}-{high:.2f})"
+
+
 def figure_table(figures, peers):
-    """Medians, and how many times better tierfs is, with the 95 % interval: below 1 it is worse."""
+    """Medians, and how many times better tierfs is, with the 95 % interval where there are rounds enough: below 1 it is worse."""
     others = [peer for peer in peers if peer != "tierfs"] if "tierfs" in peers else []
     ratios = {(one["case"], one["metric"], one["against"]): one for one in figures.ratios()}
     lines = [["case", "figure", *peers, *(f"against {other}" for other in others)]]
@@ -40,7 +48,7 @@ def figure_table(figures, peers):
         line = [case, metric, *(number(one.median()) if one else "-" for one in found)]
         for other in others:
             ratio = ratios.get((case, metric, other))
-            line.append(f"{ratio['times_better']:.2f} ({ratio['ci95'][0]:.2f}-{ratio['ci95'][1]:.2f})" if ratio else "-")
+            line.append(ratio_text(ratio) if ratio else "-")
         lines.append(line)
     return lay_out(lines, set(range(2, len(lines[0]))))
 

@@ -5,7 +5,7 @@ import json
 import os
 import statistics
 
-from .statistics import interval
+from .statistics import LEAST_OF_INTERVAL, interval
 
 
 @dataclasses.dataclass
@@ -21,7 +21,7 @@ class Row:
     target: str = ""
     met: bool | None = None
     samples: list = dataclasses.field(default_factory=list)
-    ratio_interval: list | None = None  # 95 %, of the rounds' ratios
+    ratio_interval: list | None = None  # 95 %, of the rounds' ratios; None: too few
 
     @property
     def ratio(self):
@@ -33,7 +33,7 @@ def at_least(step, name, samples, unit, other, other_name, share):
     value, base = statistics.median(samples), statistics.median(other)
     rounds = [a / b for a, b in zip(samples, other, strict=False) if b]
     return Row(step, name, value, unit, base, other_name, f"ratio >= {share:g}", value >= share * base,
-               [list(samples), list(other)], interval(rounds) if len(rounds) > 2 else None)
+               [list(samples), list(other)], interval(rounds) if len(rounds) >= LEAST_OF_INTERVAL else None)
 
 
 def at_most(step, name, value, unit, most, other=None, other_name=""):

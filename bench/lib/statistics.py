@@ -4,6 +4,7 @@ import functools
 import random
 
 RESAMPLES = 4000
+LEAST_OF_INTERVAL = 5  # rounds: an interval of fewer is printed nowhere
 
 
 def quantile(values, share):

@@ -228,8 +228,10 @@ def test_rounds_that_were_left_out_are_not_counted():
     assert filled(tierfs={0: 10, 2: 11}, native={0: 40}).rounds() == 2
 
 
-def test_the_table_shows_ratios_below_one_and_gaps():
-    figures = filled(tierfs={0: 10}, native={0: 40})
+@pytest.mark.parametrize("rounds,shown", [(5, ["(0.25-0.25)"]), (4, [])])
+def test_the_table_shows_ratios_below_one_and_gaps(rounds, shown):
+    """And intervals of rounds enough."""
+    figures = filled(tierfs=dict.fromkeys(range(rounds), 10), native=dict.fromkeys(range(rounds), 40))
     figures.add(0, "tierfs", "mount", "mount_s", 0.5, "s", "lower")
     monkeyed = [("mount", "mount_s"), ("c", "files_per_s")]
     kept, summary.HEADLINES = summary.HEADLINES, monkeyed
@@ -238,7 +240,7 @@ def test_the_table_shows_ratios_below_one_and_gaps():
     finally:
         summary.HEADLINES = kept
     assert lines[1].split() == ["mount", "mount_s", "0.50", "-", "-"]
-    assert lines[2].split() == ["c", "files_per_s", "10", "40", "0.25", "(0.25-0.25)"]
+    assert lines[2].split() == ["c", "files_per_s", "10", "40", "0.25", *shown]
 
 
 def test_a_result_file_is_json_whatever_is_in_it(folder):

@@ -100,10 +100,10 @@ def test_the_sides_take_turns_and_both_come_first():
 
 
 def test_a_ratio_has_the_interval_of_its_rounds():
-    row = report.at_least("s", "n", [10, 20, 30], "x", [10, 10, 10], "XFS", 2)
+    row = report.at_least("s", "n", [10, 10, 20, 30, 30], "x", [10] * 5, "XFS", 2)
     assert (row.ratio, row.met, row.ratio_interval) == (2, True, [1, 3])
     assert "1.00-3.00" in report.table([row])
-    assert report.at_least("s", "n", [10], "x", [10], "XFS", 2).ratio_interval is None
+    assert report.at_least("s", "n", [10, 10, 20, 30], "x", [10] * 4, "XFS", 2).ratio_interval is None, "of too few"
 
 
 def test_nodes_that_are_forgotten_are_no_messages_of_reading():

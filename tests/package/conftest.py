@@ -10,6 +10,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("TIERFS_TEST_BINARY", REPOSITORY / "build/release/tierfs")).resolve().parent
+MAINTAINER = {"DEBFULLNAME": "An administrator", "DEBEMAIL": "admin@cluster.example.org"}
 # Of the machine, in the root folder too.
 SHARED = ("/dev", "/proc", "/sys")
 
@@ -36,7 +37,7 @@ def built_package(folder):
     if not shutil.which("dpkg-shlibdeps"):
         pytest.skip("dpkg-shlibdeps is not installed (package dpkg-dev)")
     # It compresses some 20 MB, and builds first what the build folder lacks.
-    done = run(REPOSITORY / "packaging/make-deb", BUILD, folder, limit=1800)
+    done = run(REPOSITORY / "packaging/make-deb", BUILD, folder, limit=1800, env={**os.environ, **MAINTAINER})
     assert done.returncode == 0, done.stderr
     return Path(done.stdout.strip())
 

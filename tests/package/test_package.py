@@ -41,6 +41,12 @@ def test_everything_is_where_it_belongs(package, unpacked):
     assert re.search(r"^Depends: .*libfuse3.*librocksdb", about, re.M), about
 
 
+def test_maintainer_is_who_makes_it(package, unpacked):
+    who = "An administrator <admin@cluster.example.org>"
+    assert must("dpkg-deb", "-f", package, "Maintainer").strip() == who
+    assert f" -- {who}  " in must("zcat", unpacked / "usr/share/doc/tierfs/changelog.gz")
+
+
 def test_systemd_accepts_the_units(unpacked, folder):
     units = folder / "units"
     units.mkdir()
