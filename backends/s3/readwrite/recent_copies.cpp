@@ -13,6 +13,7 @@ RecentCopies::Entries::iterator RecentCopies::find_locked(const std::string& pat
 
 void RecentCopies::take_out(Entries::iterator entry, Entries& gone) {
     bytes_ -= entry->copy.size;
+    if (entry->is_read) read_bytes_ -= entry->copy.size;
     gone.splice(gone.end(), entries_, entry);
 }
 
@@ -26,7 +27,7 @@ void RecentCopies::add(RecentCopy copy) {
     // What they hold would be free without them.
     const auto limit = std::min(kMostBytes, (free + bytes_ + size) / kShare);
     if (size == 0 || size > limit) return;
-    entries_.push_front({std::move(copy), {}});
+    entries_.push_front({std::move(copy), {}, false});
     bytes_ += size;
     while (bytes_ > limit || entries_.size() > kMost) take_out(std::prev(entries_.end()), gone);
 }
@@ -41,9 +42,23 @@ void RecentCopies::was_read(const std::string& path, const std::string& version,
     Entries gone;
     const MutexLock lock(mutex_);
     const auto found = find_locked(path);
-    if (found == entries_.end() || found->copy.version != version) return;
+    if (found == entries_.end() || found->copy.version != version || found->is_read) return;
     found->read.add(range.begin, range.end);
-    if (found->read.covers(0, found->copy.size)) take_out(found, gone);
+    if (!found->read.covers(0, found->copy.size)) return;
+    found->is_read = true;
+    read_bytes_ += found->copy.size;
+    const auto first_read = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+        return entry.is_read && &entry != &*found;
+    });
+    entries_.splice(first_read, entries_, found);
+    while (read_bytes_ > kMostReadBytes) take_out(std::prev(entries_.end()), gone);
+}
+
+void RecentCopies::lost(const std::string& path, const std::string& version) {
+    Entries gone;
+    const MutexLock lock(mutex_);
+    const auto found = find_locked(path);
+    if (found != entries_.end() && found->copy.version == version) take_out(found, gone);
 }
 
 void RecentCopies::copied(const std::string& from, const std::string& from_version, const std::string& to,
@@ -69,7 +84,7 @@ void RecentCopies::clear() {
     Entries gone;
     const MutexLock lock(mutex_);
     gone.swap(entries_);
-    bytes_ = 0;
+    bytes_ = read_bytes_ = 0;
 }
 
 }  // namespace tierfs::s3

@@ -19,18 +19,33 @@ class RecentCopiesTest : public testing::Test {
     RecentCopies recent_;
 };
 
-TEST_F(RecentCopiesTest, AreOfOneVersionUntilTheyHaveBeenRead) {
+TEST_F(RecentCopiesTest, AreOfOneVersion) {
     recent_.add(copy("a", 100));
     EXPECT_TRUE(recent_.find("a", "\"1\""));
     EXPECT_FALSE(recent_.find("a", "\"2\"") || recent_.find("b", "\"1\""));
     recent_.copied("a", "\"1\"", "b", "\"2\"");
     EXPECT_TRUE(recent_.find("b", "\"2\""));
     EXPECT_FALSE(recent_.find("a", "\"1\""));
-    recent_.was_read("b", "\"2\"", {0, 60});
-    recent_.was_read("b", "\"2\"", {0, 60});  // what a tier asked for twice
+    recent_.lost("b", "\"1\"");
     EXPECT_TRUE(recent_.find("b", "\"2\""));
-    recent_.was_read("b", "\"2\"", {60, 100});
+    recent_.lost("b", "\"2\"");
     EXPECT_FALSE(recent_.find("b", "\"2\""));
+}
+
+TEST_F(RecentCopiesTest, ThoseThatWereReadGoFirst) {
+    const auto half = RecentCopies::kMostReadBytes / 2;
+    for (const auto* name : {"a", "b", "c", "d"}) recent_.add(copy(name, half));
+    recent_.was_read("d", "\"1\"", {0, 60});
+    recent_.was_read("d", "\"1\"", {0, 60});  // what a tier asked for twice
+    for (const auto* name : {"a", "b"}) recent_.was_read(name, "\"1\"", {0, half});
+    EXPECT_TRUE(recent_.find("a", "\"1\"") && recent_.find("b", "\"1\"")) << "a tier may ask again";
+    recent_.was_read("d", "\"1\"", {60, half});
+    EXPECT_FALSE(recent_.find("a", "\"1\""));
+    EXPECT_TRUE(recent_.find("d", "\"1\"") && recent_.find("b", "\"1\"") && recent_.find("c", "\"1\""));
+    for (std::size_t n = 0; n + 3 < RecentCopies::kMost; ++n) recent_.add(copy(std::to_string(n), 1));
+    recent_.add(copy("last", 1));
+    EXPECT_FALSE(recent_.find("b", "\"1\""));
+    EXPECT_TRUE(recent_.find("c", "\"1\"") && recent_.find("d", "\"1\""));
 }
 
 TEST_F(RecentCopiesTest, AreNotTakenForCopiesOfAnotherHostsVersion) {
