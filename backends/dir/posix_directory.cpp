@@ -19,19 +19,37 @@
 
 #include "backends/dir/beneath.hpp"
 #include "backends/dir/caller_scope.hpp"
+#include "backends/origin/upload_name.hpp"
 #include "config/base/fault_point.hpp"
 
 namespace tierfs {
 
 namespace {
 
+/// The name of a file that is to have none, where the file system cannot do without: it goes with who holds it.
+class HiddenName {
+  public:
+    HiddenName(FileDescriptor directory, std::string name)
+        : directory_(std::move(directory)), name_(std::move(name)) {}
+    ~HiddenName() { ::unlinkat(directory_.get(), name_.c_str(), 0); }
+    HiddenName(const HiddenName&) = delete;
+    HiddenName& operator=(const HiddenName&) = delete;
+
+  private:
+    const FileDescriptor directory_;
+    const std::string name_;
+};
+
 class Held final : public PosixNode {
   public:
-    explicit Held(FileDescriptor descriptor) : descriptor_(std::move(descriptor)) {}
+    explicit Held(FileDescriptor descriptor, std::shared_ptr<const HiddenName> hidden = nullptr)
+        : descriptor_(std::move(descriptor)), hidden_(std::move(hidden)) {}
     [[nodiscard]] int get() const { return descriptor_.get(); }
+    [[nodiscard]] bool has_hidden_name() const { return hidden_ != nullptr; }
 
   private:
     FileDescriptor descriptor_;
+    std::shared_ptr<const HiddenName> hidden_;
 };
 
 /// Attributes of which the file system below alone knows who may see and set them: "system.nfs4_acl" and the
@@ -109,6 +127,12 @@ Result<PosixAttributes> posix_attributes(int descriptor, const std::string& name
     return attributes;
 }
 
+Result<PosixAttributes> attributes_of_nameless(int descriptor) {
+    auto attributes = posix_attributes(descriptor, {});
+    if (attributes && attributes->status.st_nlink > 0) --attributes->status.st_nlink;
+    return attributes;
+}
+
 PosixTree::PosixTree(FileDescriptor root) : root_(std::make_shared<Held>(std::move(root))) {
     const auto length =
         ::getxattr(in_proc(*root_).c_str(), "system.posix_acl_access", nullptr, std::size_t{0});
@@ -131,7 +155,9 @@ Result<PosixNodePtr> PosixTree::hold(const PosixNode& directory, const std::stri
 
 Result<PosixAttributes> PosixTree::attributes(const PosixNode& node) {
     ++counters_->lookups;
-    return posix_attributes(at(node), {});
+    // NOLINTNEXTLINE(*-static-cast-downcast): nobody else makes nodes
+    const bool is_hidden = static_cast<const Held&>(node).has_hidden_name();
+    return is_hidden ? attributes_of_nameless(at(node)) : posix_attributes(at(node), {});
 }
 
 Result<std::string> PosixTree::read_link(const PosixNode& node) {
@@ -168,6 +194,37 @@ Result<PosixCreated> PosixTree::create(const PosixNode& directory, const std::st
     auto attributes = posix_attributes(file.get(), {});
     if (!attributes) return fail(std::move(attributes.error()));
     return PosixCreated{make_posix_file(std::move(file), counters_), std::move(*attributes)};
+}
+
+Result<PosixCreated> PosixTree::make_nameless(const PosixNode& directory, int flags, mode_t mode,
+                                              const Caller& caller) {
+    ++counters_->others;
+    FileDescriptor file;
+    std::shared_ptr<HiddenName> hidden;
+    {
+        const CallerScope acting(caller);
+        const int how = origin_flags(flags) & ~(O_TRUNC | O_EXCL);
+        file.reset(
+            TIERFS_FAULT_CALL("posix.tmpfile", ::openat(at(directory), ".", how | O_TMPFILE, mode & 07777U)));
+        // Not every file system has them: open(2).
+        if (!file && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
+            auto name = new_upload_name(".tierfs-nameless-");
+            file.reset(
+                ::openat(at(directory), name.c_str(), how | O_CREAT | O_EXCL | O_NOFOLLOW, mode & 07777U));
+            FileDescriptor kept(::fcntl(at(directory), F_DUPFD_CLOEXEC, 0));
+            if (file) hidden = std::make_shared<HiddenName>(std::move(kept), std::move(name));
+        }
+        file = within_limit(std::move(file));
+        if (!file) return fail(system_error(errno, "creating a file without a name"));
+    }
+    const bool is_hidden = hidden != nullptr;
+    auto attributes = is_hidden ? attributes_of_nameless(file.get()) : posix_attributes(file.get(), {});
+    if (!attributes) return fail(std::move(attributes.error()));
+    auto node = within_limit(
+        FileDescriptor(::open(("/proc/self/fd/" + std::to_string(file.get())).c_str(), O_PATH | O_CLOEXEC)));
+    if (!node) return fail(system_error(errno, "holding a file without a name"));
+    return PosixCreated{make_posix_file(std::move(file), counters_, is_hidden), std::move(*attributes),
+                        std::make_shared<const Held>(std::move(node), std::move(hidden))};
 }
 
 Result<void> PosixTree::make_directory(const PosixNode& directory, const std::string& name, mode_t mode,

@@ -31,6 +31,8 @@ class PosixTree final : public PosixOrigin {
     Result<std::string> read_link(const PosixNode& node) override;
     Result<PosixCreated> create(const PosixNode& directory, const std::string& name, int flags, mode_t mode,
                                 const Caller& caller) override;
+    Result<PosixCreated> make_nameless(const PosixNode& directory, int flags, mode_t mode,
+                                       const Caller& caller) override;
     Result<void> make_directory(const PosixNode& directory, const std::string& name, mode_t mode,
                                 const Caller& caller) override;
     Result<void> make_node(const PosixNode& directory, const std::string& name, mode_t mode, dev_t device,
@@ -69,9 +71,12 @@ class PosixTree final : public PosixOrigin {
 
 /// Attributes of what a descriptor refers to (`name` empty), or of a name in a directory. statx(2).
 Result<PosixAttributes> posix_attributes(int descriptor, const std::string& name);
+/// Of what has a name that does not count.
+Result<PosixAttributes> attributes_of_nameless(int descriptor);
 
-/// A regular file that is open.
-PosixFilePtr make_posix_file(FileDescriptor file, std::shared_ptr<PosixCounters> counters);
+/// A regular file that is open. `is_nameless`: one of its names does not count, see PosixOrigin::make_nameless.
+PosixFilePtr make_posix_file(FileDescriptor file, std::shared_ptr<PosixCounters> counters,
+                             bool is_nameless = false);
 /// Opens the file behind a descriptor once more, for locks.
 Result<PosixLocksPtr> open_posix_locks(int file, bool for_writing, std::shared_ptr<PosixCounters> counters);
 /// A directory that is open for reading.

@@ -19,8 +19,11 @@ namespace {
 
 class OpenFile final : public PosixFile {
   public:
-    OpenFile(FileDescriptor file, std::shared_ptr<PosixCounters> counters)
-        : file_(std::move(file)), counters_(std::move(counters)), group_(group_of(file_.get())) {}
+    OpenFile(FileDescriptor file, std::shared_ptr<PosixCounters> counters, bool is_nameless)
+        : file_(std::move(file)),
+          counters_(std::move(counters)),
+          group_(group_of(file_.get())),
+          is_nameless_(is_nameless) {}
 
     Result<std::size_t> read(std::span<std::byte> destination, std::uint64_t offset) override {
         ++counters_->reads;
@@ -111,7 +114,7 @@ class OpenFile final : public PosixFile {
 
     Result<PosixAttributes> attributes() override {
         ++counters_->lookups;
-        return posix_attributes(file_.get(), {});
+        return is_nameless_ ? attributes_of_nameless(file_.get()) : posix_attributes(file_.get(), {});
     }
 
     Result<PosixLocksPtr> open_locks(bool for_writing) override {
@@ -139,6 +142,7 @@ class OpenFile final : public PosixFile {
     const FileDescriptor file_;
     const std::shared_ptr<PosixCounters> counters_;
     const gid_t group_;  ///< when it was opened
+    const bool is_nameless_;
 };
 
 class OpenDirectory final : public PosixDirectory {
@@ -181,8 +185,8 @@ class OpenDirectory final : public PosixDirectory {
 
 }  // namespace
 
-PosixFilePtr make_posix_file(FileDescriptor file, std::shared_ptr<PosixCounters> counters) {
-    return std::make_shared<OpenFile>(std::move(file), std::move(counters));
+PosixFilePtr make_posix_file(FileDescriptor file, std::shared_ptr<PosixCounters> counters, bool is_nameless) {
+    return std::make_shared<OpenFile>(std::move(file), std::move(counters), is_nameless);
 }
 
 Result<PosixDirectoryPtr> make_posix_directory(FileDescriptor directory,

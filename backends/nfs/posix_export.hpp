@@ -110,6 +110,8 @@ class PosixExport final : public PosixOrigin {
     Result<std::string> read_link(const PosixNode& node) override;
     Result<PosixCreated> create(const PosixNode& directory, const std::string& name, int flags, mode_t mode,
                                 const Caller& caller) override;
+    Result<PosixCreated> make_nameless(const PosixNode& directory, int flags, mode_t mode,
+                                       const Caller& caller) override;
     Result<void> make_directory(const PosixNode& directory, const std::string& name, mode_t mode,
                                 const Caller& caller) override;
     Result<void> make_node(const PosixNode& directory, const std::string& name, mode_t mode, dev_t device,

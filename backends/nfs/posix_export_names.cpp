@@ -145,6 +145,22 @@ Result<PosixCreated> PosixExport::create(const PosixNode& directory, const std::
     return PosixCreated{std::move(file), std::move(*attributes)};
 }
 
+Result<PosixCreated> PosixExport::make_nameless(const PosixNode& directory, int flags, mode_t mode,
+                                                const Caller& caller) {
+    const auto parent = handle_of(directory);
+    if (!parent) return fail(parent.error());
+    const Place place{*parent, hidden_name()};
+    auto made = create(directory, place.name, flags | O_EXCL, mode, caller);
+    if (!made) return made;
+    auto node = hold(directory, place.name);
+    const auto handle = node ? handle_of(**node) : fail(node.error());
+    if (!handle) return fail(handle.error());
+    open_files_.hide(*handle, place);
+    if (made->attributes.status.st_nlink > 0) --made->attributes.status.st_nlink;
+    made->node = std::move(*node);
+    return made;
+}
+
 Result<void> PosixExport::make_and_give(Call call, const char* what, const PosixNode& directory,
                                         const std::string& name, mode_t mode, const Caller& caller) {
     const auto parent = handle_of(directory);

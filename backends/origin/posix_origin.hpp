@@ -127,7 +127,7 @@ using PosixDirectoryPtr = std::shared_ptr<PosixDirectory>;
 struct PosixCreated {
     PosixFilePtr file;
     PosixAttributes attributes;
-    PosixNodePtr node = nullptr;  ///< where PosixOrigin::holds_for_nothing; else null
+    PosixNodePtr node = nullptr;  ///< where PosixOrigin::holds_for_nothing, or it has no name; else null
 };
 
 struct PosixStats {
@@ -164,6 +164,10 @@ class PosixOrigin {
     /// open(2), of which O_ACCMODE, O_EXCL and O_SYNC count.
     virtual Result<PosixCreated> create(const PosixNode& directory, const std::string& name, int flags,
                                         mode_t mode, const Caller& caller) = 0;
+    /// The same without a name (O_TMPFILE of open(2)): add_name gives it one, else it goes with its last close. Where it
+    /// would be made. The result has the node.
+    virtual Result<PosixCreated> make_nameless(const PosixNode& directory, int flags, mode_t mode,
+                                               const Caller& caller) = 0;
     virtual Result<void> make_directory(const PosixNode& directory, const std::string& name, mode_t mode,
                                         const Caller& caller) = 0;
     /// `mode` with the file type: a FIFO, a socket, a device, or an empty regular file.

@@ -73,9 +73,10 @@ class S3Origin final : public Origin {
           calls_(client_, writer_, target_, ownership_, deadline_),
           kept_(calls_, settings.s3_metadata) {
         if (settings.read_only) return;
-        posix_ = std::make_unique<PosixBucket>(
-            calls_, LocalCopies(folders_of_copies(settings)),
-            PosixBucket::Rules{settings.metadata_ttl, settings.writes_exclusive, settings.writes_link});
+        posix_ =
+            std::make_unique<PosixBucket>(calls_, LocalCopies(folders_of_copies(settings)),
+                                          PosixBucket::Rules{settings.metadata_ttl, settings.writes_exclusive,
+                                                             settings.writes_link, settings.memory_limit});
         copies_ = std::make_unique<ReadPool>(kReadersOfCopies, kMostReadersOfCopies, deadline_,
                                              [](OriginRead& request) { request.done({}); });
     }
@@ -289,10 +290,11 @@ bool S3Origin::read_recent(OriginRead& request) {
                     done = std::move(request.done)](Result<void> read) {
         if (read) {
             read = copy->read(destination, offset);
-            // A second request for what cannot be read gets it from the bucket.
-            recent->was_read(
-                path, version,
-                read ? ByteRange{offset, offset + destination.size()} : ByteRange{0, UINT64_MAX});
+            if (read) {
+                recent->was_read(path, version, {offset, offset + destination.size()});
+            } else {  // a second request gets it from the bucket
+                recent->lost(path, version);
+            }
         }
         done(std::move(read));
     };

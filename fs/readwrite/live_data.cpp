@@ -57,6 +57,9 @@ void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     }
     if (opened->backing_id != 0 && (flags & O_ACCMODE) != O_WRONLY)
         trace_passthrough(operations, *place, Session::current().asker, uid);
+    // From now on a store to a mapped page changes the times without a word: what the kernel knows of them is not to last.
+    if (opened->backing_id != 0 && (flags & O_ACCMODE) == O_RDWR)
+        (void)::fuse_lowlevel_notify_inval_inode(Session::of(raw).raw(), node, -1, 0);
     if (!request.opened(open_reply(operations, *opened))) operations.files().close(opened->handle);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "fs/readwrite/live_operations.hpp"
@@ -11,6 +12,11 @@
 namespace tierfs {
 
 namespace {
+
+/// FUSE_TMPFILE comes as FUSE_CREATE (see Session), with a name that no file has.
+bool is_of_nameless(std::string_view name) {
+    return name == "/";
+}
 
 void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* file) {
     auto& operations = Session::user_of<LiveOperations>(raw);
@@ -21,10 +27,15 @@ void create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode, fu
     if (!place) return request.refuse(place.error());
     auto share = operations.shares().take(caller.uid, descriptors_of(file->flags));
     if (!share) return request.error(ENFILE);
-    auto made = operations.origin().create(*place->held, name, file->flags, mode, caller);
+    const bool is_nameless = is_of_nameless(name);
+    const int flags = is_nameless ? file->flags & ~O_TMPFILE : file->flags;
+    auto& origin = operations.origin();
+    auto made = is_nameless ? origin.make_nameless(*place->held, flags, mode, caller)
+                            : origin.create(*place->held, name, flags, mode, caller);
     if (!made) return request.refuse(made.error());
-    const auto node = operations.nodes().met(place->node, name, made->attributes);
-    const auto opened = operations.files().created(node, made->node, std::move(made->file), file->flags);
+    const auto node = is_nameless ? operations.nodes().met_nameless(made->attributes, made->node)
+                                  : operations.nodes().met(place->node, name, made->attributes);
+    const auto opened = operations.files().created(node, made->node, std::move(made->file), flags);
     if (const auto open = operations.files().find(opened.handle)) {
         open->opener = caller.uid;
         open->share = std::move(*share);

@@ -163,9 +163,22 @@ void LiveNodes::add_name(LiveNode& node, const LiveNodePtr& parent, const std::s
 
 LiveNodePtr LiveNodes::met(const LiveNodePtr& parent, const std::string& name,
                            const PosixAttributes& attributes, PosixNodePtr held) {
+    const MutexLock lock(mutex_);
+    auto node = met_locked(attributes, std::move(held));
+    if (node->id != kRootNode) add_name(*node, parent, name);
+    return node;
+}
+
+LiveNodePtr LiveNodes::met_nameless(const PosixAttributes& attributes, PosixNodePtr held) {
+    const MutexLock lock(mutex_);
+    auto node = met_locked(attributes, std::move(held));
+    node->is_let_go = true;
+    return node;
+}
+
+LiveNodePtr LiveNodes::met_locked(const PosixAttributes& attributes, PosixNodePtr held) {
     const auto identity = attributes.identity();
     const mode_t type = attributes.status.st_mode & S_IFMT;
-    const MutexLock lock(mutex_);
     auto& node = by_identity_[identity];
     if (!node || node->type != type) {  // a number that is used again without a time of birth
         node = std::make_shared<LiveNode>(next_++, identity, type);
@@ -173,7 +186,6 @@ LiveNodePtr LiveNodes::met(const LiveNodePtr& parent, const std::string& name,
     }
     ++node->lookups;
     if (!node->nameless) node->nameless = attributes.node;
-    if (node->id != kRootNode) add_name(*node, parent, name);
     if (held) held_.put(node->id, std::move(held), kCostOfHeld);
     return node;
 }

@@ -134,6 +134,8 @@ class LiveNodes {
     /// kernel (`forget` takes it back).
     LiveNodePtr met(const LiveNodePtr& parent, const std::string& name, const PosixAttributes& attributes,
                     PosixNodePtr held = nullptr);
+    /// The same of a file that was made without a name.
+    LiveNodePtr met_nameless(const PosixAttributes& attributes, PosixNodePtr held);
     /// The kernel forgets so many of its look-ups.
     void forget(NodeId id, std::uint64_t lookups);
 
@@ -191,6 +193,7 @@ class LiveNodes {
     bool add_restless(NodeId parent, const std::string& name) TIERFS_REQUIRES(mutex_);
     bool is_restless(NodeId parent, const std::string& name);
     static void add_name(LiveNode& node, const LiveNodePtr& parent, const std::string& name);
+    LiveNodePtr met_locked(const PosixAttributes& attributes, PosixNodePtr held) TIERFS_REQUIRES(mutex_);
 
     PosixOrigin& origin_;
     Mutex mutex_;

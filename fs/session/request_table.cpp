@@ -168,6 +168,7 @@ std::string opcode_name(std::uint32_t opcode) {
                                        Name{FUSE_SETATTR, "SETATTR"},
                                        Name{FUSE_WRITE, "WRITE"},
                                        Name{FUSE_CREATE, "CREATE"},
+                                       Name{FUSE_TMPFILE, "TMPFILE"},
                                        Name{FUSE_MKNOD, "MKNOD"},
                                        Name{FUSE_MKDIR, "MKDIR"},
                                        Name{FUSE_SYMLINK, "SYMLINK"},

@@ -15,7 +15,6 @@
 
 #include "config/base/fault_point.hpp"
 #include "config/base/log.hpp"
-#include "fs/session/dying_thread.hpp"
 #include "fs/session/set_id.hpp"
 
 namespace tierfs {
@@ -292,6 +291,11 @@ void Session::process(std::span<std::byte> request, Busy& busy) {
     if (header.opcode == FUSE_INTERRUPT && request.size() >= sizeof(header) + sizeof(interrupt))
         std::memcpy(&interrupt, request.data() + sizeof(header), sizeof(interrupt));
     count(busy.messages.at(header.opcode < kOpcodes ? header.opcode : 0));
+    // It says what FUSE_CREATE does, with the name "/"; libfuse before 3.15 does not know it.
+    if (header.opcode == FUSE_TMPFILE) {
+        header.opcode = FUSE_CREATE;
+        std::memcpy(request.data(), &header, sizeof(header));
+    }
     if (answered_at_once(header)) return;
     const bool may_block = handlers_.patience.count() != 0 && asks_the_source(header.opcode);
     if (may_block) {
@@ -342,42 +346,6 @@ void Session::reply_error(std::uint64_t unique, int code) {
     fuse_out_header reply{sizeof(reply), -code, unique};
     iovec only{&reply, sizeof(reply)};
     write_reply(::fuse_session_fd(session_), &only, 1);
-}
-
-bool Session::are_held(unsigned threads) const {
-    const auto now = RequestInfo::Clock::now();
-    unsigned held = 0;
-    for (const auto& busy : busy_) {
-        const auto since = busy->since.load(std::memory_order_acquire);
-        if (since == 0 || takes_its_time(busy->opcode.load(std::memory_order_relaxed))) continue;
-        const auto began = RequestInfo::Clock::time_point(RequestInfo::Clock::duration(since));
-        held += now - began >= handlers_.patience ? 1 : 0;
-    }
-    return held >= threads;
-}
-
-int Session::take_turn(pid_t asker) {
-    constexpr auto kLook = std::chrono::milliseconds(1), kLookAtAsker = std::chrono::milliseconds(250);
-    const auto began = RequestInfo::Clock::now();
-    auto next_look = began + kLookAtAsker;
-    while (true) {
-        // Of those that there are: whether more can come is not known. The first of a session that starts need not wait
-        // for the second.
-        const unsigned most = std::max(2U, running_.load()) - 1;
-        for (unsigned now = blocking_.load(); now < most;) {
-            if (blocking_.compare_exchange_weak(now, now + 1)) return 0;
-        }
-        const auto now = RequestInfo::Clock::now();
-        if (stopping_.load()) return ETIMEDOUT;
-        if (!handlers_.waits_for_ever && (now - began >= handlers_.patience || are_held(most)))
-            return ETIMEDOUT;
-        // Nobody else knows of the request yet.
-        if (now >= next_look) {
-            if (is_about_to_die(asker) || (handlers_.waits_for_ever && is_dying(asker))) return EINTR;
-            next_look = now + kLookAtAsker;
-        }
-        std::this_thread::sleep_for(now - began < kLookAtAsker ? kLook : 10 * kLook);
-    }
 }
 
 std::map<std::string, std::uint64_t> Session::messages() const {

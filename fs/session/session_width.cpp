@@ -1,5 +1,6 @@
-// How many threads a Session has; see session.hpp.
+// How many threads a Session has, and how many of them may block; see session.hpp.
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <thread>
 
@@ -93,6 +94,43 @@ bool Session::most_wait() const {
         waiting += is_long && is_asleep(busy->thread) ? 1 : 0;
     }
     return looked_at != 0 && 2 * waiting > looked_at;
+}
+
+// One thread is kept for what does not ask the source: answers that come, requests that are given up, the end.
+bool Session::are_held(unsigned threads) const {
+    const auto now = RequestInfo::Clock::now();
+    unsigned held = 0;
+    for (const auto& busy : busy_) {
+        const auto since = busy->since.load(std::memory_order_acquire);
+        if (since == 0 || takes_its_time(busy->opcode.load(std::memory_order_relaxed))) continue;
+        const auto began = RequestInfo::Clock::time_point(RequestInfo::Clock::duration(since));
+        held += now - began >= handlers_.patience ? 1 : 0;
+    }
+    return held >= threads;
+}
+
+int Session::take_turn(pid_t asker) {
+    constexpr auto kLook = std::chrono::milliseconds(1), kLookAtAsker = std::chrono::milliseconds(250);
+    const auto began = RequestInfo::Clock::now();
+    auto next_look = began + kLookAtAsker;
+    while (true) {
+        // Of those that there are: whether more can come is not known. The first of a session that starts need not wait
+        // for the second.
+        const unsigned most = std::max(2U, running_.load()) - 1;
+        for (unsigned now = blocking_.load(); now < most;) {
+            if (blocking_.compare_exchange_weak(now, now + 1)) return 0;
+        }
+        const auto now = RequestInfo::Clock::now();
+        if (stopping_.load()) return ETIMEDOUT;
+        if (!handlers_.waits_for_ever && (now - began >= handlers_.patience || are_held(most)))
+            return ETIMEDOUT;
+        // Nobody else knows of the request yet.
+        if (now >= next_look) {
+            if (is_about_to_die(asker) || (handlers_.waits_for_ever && is_dying(asker))) return EINTR;
+            next_look = now + kLookAtAsker;
+        }
+        std::this_thread::sleep_for(now - began < kLookAtAsker ? kLook : 10 * kLook);
+    }
 }
 
 }  // namespace tierfs

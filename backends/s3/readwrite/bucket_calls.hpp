@@ -76,6 +76,7 @@ class BucketCalls {
           deadline_(deadline) {}
 
     [[nodiscard]] const Ownership& ownership() const { return ownership_; }
+    [[nodiscard]] std::chrono::milliseconds deadline() const { return deadline_; }
     [[nodiscard]] std::string key(const std::string& path) const { return target_.prefix + path; }
     [[nodiscard]] bool has_prefix() const { return !target_.prefix.empty(); }
     [[nodiscard]] DigestKind digest_kind() const {

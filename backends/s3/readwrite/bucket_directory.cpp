@@ -18,12 +18,12 @@ namespace tierfs::s3 {
 namespace {
 
 /// An open directory. Entries are numbered from 1, and those that were shown stay where they are, however the
-/// directory changes meanwhile: as a rule all of them, else the last kMostKept, and going back behind those
-/// begins anew.
+/// directory changes meanwhile: as a rule all of them, else the last kMostKept, or the last page where open directories
+/// have no memory for more, and going back behind those begins anew.
 class BucketDirectory final : public PosixDirectory {
   public:
     BucketDirectory(PosixBucket& bucket, BucketNodePtr node, std::string marker)
-        : bucket_(bucket), node_(std::move(node)), marker_(std::move(marker)) {}
+        : bucket_(bucket), node_(std::move(node)), marker_(std::move(marker)), memory_(bucket.listings()) {}
 
     Result<std::optional<PosixEntry>> read(std::int64_t after) override;
     // What makes and removes names has returned when they are at the bucket.
@@ -36,13 +36,16 @@ class BucketDirectory final : public PosixDirectory {
     void add_all(std::vector<DirectoryEntry> entries) TIERFS_REQUIRES(mutex_);
     void add(std::string name, unsigned char type) TIERFS_REQUIRES(mutex_);
     void remember(const Listing& page, const std::string& prefix) TIERFS_REQUIRES(mutex_);
+    void remember_name(std::string name, ListedNames::Shown shown) TIERFS_REQUIRES(mutex_);
+    void forget_listed() TIERFS_REQUIRES(mutex_);
     unsigned char type_of(const DirectoryEntry& entry);
 
     PosixBucket& bucket_;
     const BucketNodePtr node_;
     const std::string marker_;
     Mutex mutex_;  ///< held over requests: of this open directory alone
-    static constexpr std::size_t kMostKept = 1U << 17U;
+    ListingMemory::Share memory_ TIERFS_GUARDED_BY(mutex_);
+    static constexpr std::size_t kMostKept = 1U << 17U, kPage = 1000;
     std::deque<PosixEntry> kept_ TIERFS_GUARDED_BY(mutex_);
     std::int64_t before_ TIERFS_GUARDED_BY(mutex_) = 0;           ///< how many entries came before those
     std::set<std::string> first_keys_ TIERFS_GUARDED_BY(mutex_);  ///< of each page
@@ -53,10 +56,15 @@ class BucketDirectory final : public PosixDirectory {
     bool is_begun_ TIERFS_GUARDED_BY(mutex_) = false, is_over_ TIERFS_GUARDED_BY(mutex_) = false;
     std::set<std::string> own_ TIERFS_GUARDED_BY(mutex_);  ///< that no listing has shown yet
     ListedNames listed_ TIERFS_GUARDED_BY(mutex_);
+    std::uint64_t listed_bytes_ TIERFS_GUARDED_BY(mutex_) = 0;
+    bool remembers_ TIERFS_GUARDED_BY(mutex_) = true;  ///< listed_ is of all pages so far
     HiddenKeys::Counts hidden_ TIERFS_GUARDED_BY(mutex_);
 };
 
 void BucketDirectory::rewind() {
+    memory_.clear();
+    listed_bytes_ = 0;
+    listed_.names.clear();
     kept_.clear();
     carried_.clear();
     first_keys_.clear();
@@ -75,6 +83,7 @@ void BucketDirectory::add(std::string name, unsigned char type) {
     entry.name = std::move(name);
     entry.type = type;
     entry.next = before_ + static_cast<std::int64_t>(kept_.size()) + 1;
+    memory_.take(ListedNames::memory_of(entry.name));
     kept_.push_back(std::move(entry));
 }
 
@@ -88,18 +97,34 @@ unsigned char BucketDirectory::type_of(const DirectoryEntry& entry) {
     return S_ISLNK(known->metadata.mode) ? DT_LNK : DT_REG;
 }
 
+void BucketDirectory::remember_name(std::string name, ListedNames::Shown shown) {
+    const auto bytes = ListedNames::memory_of(name);
+    const auto [at, is_new] = listed_.names.try_emplace(std::move(name), shown);
+    if (shown == ListedNames::Shown::prefix) at->second = shown;
+    if (!is_new) return;
+    listed_bytes_ += bytes;
+    memory_.take(bytes);
+}
+
 /// Look-ups of what a listing shows need one request less, and none of what it does not show.
 void BucketDirectory::remember(const Listing& page, const std::string& prefix) {
-    if (listed_.names.size() > KnownNames::kMostListed) return;
+    const auto names = listed_.names.size() + page.objects.size() + page.prefixes.size();
+    remembers_ = remembers_ && names <= KnownNames::kMostListed && !memory_.is_over();
+    if (!remembers_) return forget_listed();
     for (const auto& object : page.objects) {
         if (object.key.size() > prefix.size())
-            listed_.names.try_emplace(object.key.substr(prefix.size()), ListedNames::Shown::key);
+            remember_name(object.key.substr(prefix.size()), ListedNames::Shown::key);
     }
     for (const auto& below : page.prefixes) {
         if (below.size() > prefix.size() + 1)
-            listed_.names[below.substr(prefix.size(), below.size() - prefix.size() - 1)] =
-                ListedNames::Shown::prefix;
+            remember_name(below.substr(prefix.size(), below.size() - prefix.size() - 1),
+                          ListedNames::Shown::prefix);
     }
+}
+
+void BucketDirectory::forget_listed() {
+    listed_.names = {};
+    memory_.give_back(std::exchange(listed_bytes_, 0));
 }
 
 /// A listing whose pages come again would never end, whatever its tokens.
@@ -144,17 +169,22 @@ void BucketDirectory::add_all(std::vector<DirectoryEntry> entries) {
 }
 
 Result<void> BucketDirectory::next_page() {
-    while (kept_.size() > kMostKept) {
+    while (kept_.size() > (memory_.is_over() ? kPage : kMostKept)) {
+        memory_.give_back(ListedNames::memory_of(kept_.front().name));
         kept_.pop_front();
         ++before_;
     }
     if (!is_begun_) {
         listed_ = {{}, KnownNames::Clock::now(), bucket_.known().drops()};
+        remembers_ = true;
         for (auto& name : bucket_.unpublished_in(node_->inode)) own_.insert(std::move(name));
         add(".", DT_DIR);
         add("..", DT_DIR);
     }
-    const auto listing = bucket_.calls().list(marker_, token_, 1000, true);
+    const ListingMemory::Page turn(bucket_.listings(), KnownNames::Clock::now() + bucket_.calls().deadline());
+    if (!turn)
+        return fail(ETIMEDOUT, "LIST: other listings wait for the server, as many as memory.limit allows");
+    const auto listing = bucket_.calls().list(marker_, token_, kPage, true);
     if (!listing) return fail(listing.error());
     is_begun_ = true;
     if (auto ordered = check_order(*listing); !ordered) return ordered;
@@ -166,8 +196,8 @@ Result<void> BucketDirectory::next_page() {
     remember(*listing, prefix);
     if (!token_.empty()) return {};
     is_over_ = true;
-    if (listed_.names.size() <= KnownNames::kMostListed)
-        bucket_.known().put_listing(node_->inode, std::exchange(listed_, {}));
+    if (remembers_) bucket_.known().put_listing(node_->inode, std::exchange(listed_, {}));
+    forget_listed();
     for (const auto& name : own_) add(name, DT_REG);
     std::erase_if(hidden_, [](const auto& one) { return one.second == 0; });
     bucket_.hidden().set(node_->inode, hidden_);

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "backends/origin/upload_name.hpp"
 #include "backends/s3/readwrite/posix_bucket.hpp"
 #include "config/base/log.hpp"
 #include "config/base/sync_point.hpp"
@@ -48,22 +49,10 @@ Result<PosixCreated> PosixBucket::create(const PosixNode& directory, const std::
     if (!path)
         return fail(path.error().code == EEXIST && (flags & O_EXCL) == 0 ? ESTALE : path.error().code,
                     path.error().message);
-    auto metadata = metadata_for(parent, S_IFREG | (mode & 07777U), caller);
-    if (!metadata) return fail(std::move(metadata.error()));
-    auto copy = copies_.make();
-    if (!copy) return fail(std::move(copy.error()));
-    auto draft =
-        std::make_shared<Draft>(calls_, totals_, std::move(*copy), std::move(*metadata), std::nullopt);
-    draft->set_path(*path);
-    const auto inode = numbers_.number(place_of(parent->inode, name));
-    auto node = std::make_shared<BucketNode>(inode, S_IFREG, births_.made());
-    node->parent = parent;
-    node->name = name;
-    node->has_object = false;
-    node->is_exclusive = (flags & O_EXCL) != 0;
-    node->opens = 1;
-    node->writers = 1;  // also of who only reads: closing it is what puts the empty object there
-    node->draft = draft;
+    auto draft = new_draft(parent, mode, caller);
+    if (!draft) return fail(std::move(draft.error()));
+    (*draft)->set_path(*path);
+    const auto node = new_file(parent, name, flags, std::move(*draft));
     {
         const MutexLock lock(mutex_);
         add_locked(node);
@@ -74,6 +63,69 @@ Result<PosixCreated> PosixBucket::create(const PosixNode& directory, const std::
     if (!attributes) return fail(std::move(attributes.error()));
     return PosixCreated{make_bucket_file(*this, node, true), std::move(*attributes),
                         std::make_shared<HeldNode>(node)};
+}
+
+Result<std::shared_ptr<Draft>> PosixBucket::new_draft(const BucketNodePtr& directory, mode_t mode,
+                                                      const Caller& caller) {
+    auto metadata = metadata_for(directory, S_IFREG | (mode & 07777U), caller);
+    if (!metadata) return fail(std::move(metadata.error()));
+    auto copy = copies_.make();
+    if (!copy) return fail(std::move(copy.error()));
+    return std::make_shared<Draft>(calls_, totals_, std::move(*copy), std::move(*metadata), std::nullopt);
+}
+
+BucketNodePtr PosixBucket::new_file(const BucketNodePtr& directory, const std::string& name, int flags,
+                                    std::shared_ptr<Draft> draft) {
+    const auto inode = numbers_.number(place_of(directory->inode, name));
+    auto node = std::make_shared<BucketNode>(inode, S_IFREG, births_.made());
+    node->parent = directory;
+    node->name = name;
+    node->has_object = false;
+    node->is_exclusive = (flags & O_EXCL) != 0;
+    node->opens = 1;
+    node->writers = 1;  // also of who only reads: closing it is what puts the empty object there
+    node->draft = std::move(draft);
+    return node;
+}
+
+/// A file that has been unlinked, from the beginning. Its bytes stay here until it gets a name: the draft has no path.
+Result<PosixCreated> PosixBucket::make_nameless(const PosixNode& directory, int flags, mode_t mode,
+                                                const Caller& caller) {
+    const auto& parent = bucket_node(directory);
+    auto draft = new_draft(parent, mode, caller);
+    if (!draft) return fail(std::move(draft.error()));
+    const auto node = new_file(parent, new_upload_name(""), flags | O_EXCL, std::move(*draft));
+    node->standing = BucketNode::Standing::unlinked;
+    numbers_.keep(node->inode);
+    auto attributes = attributes_of(node);
+    if (!attributes) return fail(std::move(attributes.error()));
+    return PosixCreated{make_bucket_file(*this, node, true), std::move(*attributes),
+                        std::make_shared<HeldNode>(node)};
+}
+
+/// What was made without a name gets its first one, by an upload that the server refuses where the name is taken.
+Result<void> PosixBucket::name_nameless(const BucketNodePtr& node, const BucketNodePtr& directory,
+                                        const std::string& name, const std::string& to) {
+    const PathLocks::Held locked(locks_, {{to, false}});
+    const auto place = place_of(directory->inode, name);
+    const auto draft = draft_of(*node);
+    if (!draft) return fail(ENOENT, "the file has been closed");
+    PutOptions condition;
+    condition.only_if_absent = true;
+    auto made = draft->publish(to, condition);
+    known_.drop(place);
+    if (!made) return fail(made.error().within(to));
+    numbers_.give_back(node->inode);
+    numbers_.renamed(node->inode, place);
+    {
+        const MutexLock lock(mutex_);
+        node->parent = directory;
+        node->name = name;
+        node->standing = BucketNode::Standing::named;
+        add_locked(node);
+    }
+    put_own(node, *made);
+    return {};
 }
 
 Result<void> PosixBucket::make_object(const BucketNodePtr& directory, const std::string& name,
@@ -138,6 +190,12 @@ Result<void> PosixBucket::add_name(const PosixNode& held, const PosixNode& direc
     if (!links_ || !S_ISREG(node->type)) return fail(EPERM, "a bucket has no hard links");
     const auto to = free_path(parent, name, Asked::just_now);
     if (!to) return fail(to.error());
+    bool is_nameless = false;
+    {
+        const MutexLock lock(mutex_);
+        is_nameless = node->standing == BucketNode::Standing::unlinked && !node->has_object;
+    }
+    if (is_nameless) return name_nameless(node, parent, name, *to);
     for (;;) {
         const auto from = path_of(*node);
         if (!from) return fail(ENOENT, from.error().message);

@@ -97,8 +97,16 @@ void KnownNames::put_listing(std::uint64_t directory, ListedNames listed) {
     const MutexLock lock(mutex_);
     if (listed.drops != drops_) return;
     listings_.remove_if([&](const Listing& listing) { return listing.directory == directory; });
-    listings_.push_front({directory, std::move(listed)});
-    if (listings_.size() > kMostListings) listings_.pop_back();
+    std::uint64_t bytes = 0;
+    for (const auto& [name, shown] : listed.names) bytes += ListedNames::memory_of(name);
+    listings_.push_front({directory, std::move(listed), bytes});
+    std::uint64_t sum = 0;
+    std::size_t count = 0;
+    const auto first_out = std::find_if(listings_.begin(), listings_.end(), [&](const Listing& listing) {
+        sum += listing.bytes;
+        return ++count > kMostListings || (count > 1 && sum > kMostBytesListed);
+    });
+    listings_.erase(first_out, listings_.end());
 }
 
 std::optional<ListedNames::Shown> KnownNames::shown(std::uint64_t directory, const std::string& name,

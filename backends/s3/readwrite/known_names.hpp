@@ -37,6 +37,9 @@ struct ListedNames {
     std::unordered_map<std::string, Shown> names;
     std::chrono::steady_clock::time_point since;  ///< when the listing was begun
     std::uint64_t drops = 0;                      ///< KnownNames::drops() then
+
+    /// Bytes, with what is around it.
+    static std::uint64_t memory_of(const std::string& name) { return 96 + name.size(); }
 };
 
 /// A bounded memory of Facts by place, each for a time: metadata.ttl, and five seconds at most for what is
@@ -73,6 +76,7 @@ class KnownNames {
 
     /// Directories with more names, and listings that a drop() may have made wrong, are not kept.
     static constexpr std::size_t kMostListed = 4096, kMostListings = 16;
+    static constexpr std::uint64_t kMostBytesListed = 4 << 20;
     [[nodiscard]] std::uint64_t drops() TIERFS_EXCLUDES(mutex_);
     void put_listing(std::uint64_t directory, ListedNames listed) TIERFS_EXCLUDES(mutex_);
     /// Nothing: not known.
@@ -92,6 +96,7 @@ class KnownNames {
     struct Listing {
         std::uint64_t directory = 0;
         ListedNames listed;
+        std::uint64_t bytes = 0;
     };
     void put_locked(Place place, Facts facts, Clock::time_point now) TIERFS_REQUIRES(mutex_);
     void forget_locked(Place place) TIERFS_REQUIRES(mutex_);

@@ -34,6 +34,7 @@ PosixBucket::PosixBucket(BucketCalls calls, LocalCopies copies, const Rules& rul
       exclusive_(rules.exclusive),
       links_(rules.links),
       known_(rules.ttl),
+      listings_(rules.memory_limit),
       root_(std::make_shared<BucketNode>(InodeNumbers::kRoot, S_IFDIR, 0)),
       root_hold_(std::make_shared<HeldNode>(root_)) {
     const MutexLock lock(mutex_);

@@ -12,6 +12,7 @@
 #include "backends/s3/readwrite/hidden_keys.hpp"
 #include "backends/s3/readwrite/inode_numbers.hpp"
 #include "backends/s3/readwrite/known_names.hpp"
+#include "backends/s3/readwrite/listing_memory.hpp"
 #include "backends/s3/readwrite/path_locks.hpp"
 #include "backends/s3/readwrite/recent_copies.hpp"
 
@@ -62,7 +63,8 @@ class PosixBucket final : public PosixOrigin {
         /// What others changed since it was opened for writing here is not overwritten (ESTALE; EEXIST where it
         /// was new).
         bool exclusive = false;
-        bool links = true;  ///< add_name makes a copy; else it is refused
+        bool links = true;                                     ///< add_name makes a copy; else it is refused
+        std::uint64_t memory_limit = std::uint64_t{1} << 30U;  ///< bytes, of the process: see ListingMemory
     };
     /// `copies`: where what is written is kept. The client and writer behind `calls` must outlive this.
     PosixBucket(BucketCalls calls, LocalCopies copies, const Rules& rules);
@@ -74,6 +76,8 @@ class PosixBucket final : public PosixOrigin {
     Result<std::string> read_link(const PosixNode& node) override;
     Result<PosixCreated> create(const PosixNode& directory, const std::string& name, int flags, mode_t mode,
                                 const Caller& caller) override;
+    Result<PosixCreated> make_nameless(const PosixNode& directory, int flags, mode_t mode,
+                                       const Caller& caller) override;
     Result<void> make_directory(const PosixNode& directory, const std::string& name, mode_t mode,
                                 const Caller& caller) override;
     Result<void> make_node(const PosixNode& directory, const std::string& name, mode_t mode, dev_t device,
@@ -108,6 +112,7 @@ class PosixBucket final : public PosixOrigin {
     [[nodiscard]] BucketCalls& calls() { return calls_; }
     [[nodiscard]] InodeNumbers& numbers() { return numbers_; }
     [[nodiscard]] KnownNames& known() { return known_; }
+    [[nodiscard]] ListingMemory& listings() { return listings_; }
     [[nodiscard]] HiddenKeys& hidden() { return hidden_; }
     /// What can be read without asking the bucket; may outlive this.
     [[nodiscard]] const std::shared_ptr<RecentCopies>& recent() { return recent_; }
@@ -180,6 +185,12 @@ class PosixBucket final : public PosixOrigin {
     Result<std::string> free_path(const BucketNodePtr& directory, const std::string& name, Asked asked);
     Result<void> make_object(const BucketNodePtr& directory, const std::string& name, const char* suffix,
                              const std::string& body, const FileMetadata& metadata);
+    BucketNodePtr new_file(const BucketNodePtr& directory, const std::string& name, int flags,
+                           std::shared_ptr<Draft> draft);
+    Result<std::shared_ptr<Draft>> new_draft(const BucketNodePtr& directory, mode_t mode,
+                                             const Caller& caller);
+    Result<void> name_nameless(const BucketNodePtr& node, const BucketNodePtr& directory,
+                               const std::string& name, const std::string& to) TIERFS_EXCLUDES(mutex_);
     Result<void> copy_to_new(const BucketNodePtr& node, const std::string& from, Place place,
                              const std::string& to);
     Result<void> keep_parent(const BucketNodePtr& directory, const std::string& leaving);
@@ -225,6 +236,7 @@ class PosixBucket final : public PosixOrigin {
     const LocalCopies copies_;
     const bool exclusive_, links_;
     KnownNames known_;
+    ListingMemory listings_;
     mutable HiddenKeys hidden_;
     InodeNumbers numbers_;
     Births births_;

@@ -95,10 +95,11 @@ class WideS3(faults.FaultyS3):
 
 
 @pytest.mark.parametrize("fat", [False, True])
-def test_listings_beside_each_other_keep_the_limit(mount, faulty, fat):
+@pytest.mark.parametrize("kind", ["ro", "rw"])
+def test_listings_beside_each_other_keep_the_limit(mount, faulty, kind, fat):
     limit = 96 << 20
     with WideS3(fat) as server:
-        m = mount("s3://bucket", {"s3.endpoint": server.endpoint, "s3.region": "us-east-1", "memory.limit": str(limit)}, env=faulty.env)
+        m = mount("s3://bucket", {"s3.endpoint": server.endpoint, "s3.region": "us-east-1", "memory.limit": str(limit), kind: None}, env=faulty.env)
         with Watch(m.status()["pid"]) as watch:
             processes.check(["bash", "-c", f"cd '{m.path}' && for p in *; do (ls -U $p | wc -l) & done; wait"],
                             timeout=80, suspects=m.processes)

@@ -17,6 +17,7 @@ import time
 import pytest
 
 from harness import daemon, data, processes, servers
+from test_link_s3 import link_descriptor
 from test_metrics import served, value
 from test_profiles import Messages
 from test_trace import Trace
@@ -249,6 +250,23 @@ def test_a_time_that_has_just_moved_is_shown(origin, show, name):
     assert os.stat(m.path / name).st_ctime_ns == os.stat(origin / "file").st_ctime_ns
 
 
+@both
+def test_times_that_were_known_before_it_was_mapped(show, way):
+    """Not by stat(2), which asks for the time of access too: the kernel does not know that one."""
+    m = show(way)
+    path = m.path / "file"
+    path.write_bytes(bytes(4096))
+
+    def times():
+        return processes.check(["stat", "-c", "%.9Y %.9Z", path]).out.split()
+    before = times()
+    time.sleep(0.05)
+    with open(path, "r+b", buffering=0) as file, mmap.mmap(file.fileno(), 0) as mapped:
+        mapped[0:1] = b"x"
+    processes.wait_until(lambda: all(now > old for now, old in zip(times(), before, strict=True)), timeout=1,
+                         what="the times have moved")
+
+
 def test_mapping_beside_writes(origin, show):
     m = show()
     path = m.path / "file"
@@ -387,10 +405,14 @@ def test_hard_links_are_one_file(origin, show, way):
 
 
 @both
-def test_temporary_files_without_a_name(show, way):
-    """FUSE has them only where the daemon knows them: an error that programs know how to go on after."""
+def test_files_without_a_name(origin, show, way):
     m = show(way)
-    assert error_of(os.open, m.path, os.O_TMPFILE | os.O_RDWR) == errno.EOPNOTSUPP
+    handle = os.open(m.path, os.O_TMPFILE | os.O_RDWR, 0o600)
+    os.write(handle, b"content")
+    link_descriptor(handle, m.path / "file")
+    os.pwrite(handle, b"CON", 0)
+    os.close(handle)
+    assert (origin / "file").read_bytes() == b"CONtent" == (m.path / "file").read_bytes()
 
 
 @pytest.mark.release
