@@ -233,7 +233,7 @@ std::vector<Key> make_table() {
          &S::s3_metadata,
          "Of buckets that are mounted read-only: modes, owners, times and symbolic links that writable mounts and s3fs "
          "keep with objects are shown, at the cost of a HEAD for each object. auto: in directories whose own "
-         "object (KEY/) keeps a mode, and in the root of a bucket when one of its first three objects does; never: "
+         "object (KEY/) keeps a mode, and in the root of the mount when one of its first three objects does; never: "
          "all objects are files, as s3.uid, s3.gid and s3.file_mode have them.",
          0,
          0,

@@ -51,8 +51,9 @@ bool KeptMetadata::has_sign(const std::string& path, const Listing& listing, con
             std::any_of(listing.objects.begin(), listing.objects.end(),
                         [&](const auto& object) { return object.key == calls_.key(marker); });
         const auto own = is_there ? calls_.head(marker) : Result<Facts>(Facts());
-        return own && own->keeps_mode;
+        if (!path.empty() || (own && own->keeps_mode)) return own && own->keeps_mode;
     }
+    // A root, which nobody has made: a prefix need not have an object of its own.
     std::size_t asked = 0;
     for (const auto& entry : page.entries) {
         if (asked++ == kSample) break;

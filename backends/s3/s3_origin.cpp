@@ -212,8 +212,17 @@ Result<void> S3Origin::check() {
         return fail(error.code, error.message + hint_of_check(error.message, target_.endpoint));
     }
     // What is written makes the prefix.
-    if (found->empty() && posix_ == nullptr) return fail(nothing_there(""));
-    return {};
+    if (!found->empty() || posix_ != nullptr) return {};
+    auto nothing = nothing_there("");
+    auto key = target_.prefix;
+    while (key.ends_with('/')) key.pop_back();
+    if (key.empty()) return fail(std::move(nothing));
+    auto of_object = head_operation("");
+    of_object.key = key;
+    if (client_.run(std::move(of_object)))
+        return fail(ENOTDIR, "s3://" + target_.bucket + "/" + http::percent_encode(key, true) +
+                                 " is an object: mount the prefix or the bucket that it is in");
+    return fail(std::move(nothing));
 }
 
 Result<Attributes> S3Origin::stat(const std::string& path) {

@@ -21,7 +21,7 @@ constexpr const char* kUsage =
     "       tierfs top MOUNTPOINT [--once | --batch] [--interval SECONDS]\n"
     "       tierfs doctor MOUNTPOINT [--seconds N] [--json]\n"
     "       tierfs trace MOUNTPOINT [--seconds N] [--limit N] [--json | --order] [-o FILE]\n"
-    "       tierfs umount MOUNTPOINT [--lazy]\n"
+    "       tierfs umount MOUNTPOINT [--lazy | --dead]\n"
     "       tierfs reload MOUNTPOINT [--json]\n"
     "       tierfs warm PATH... [-f LIST] [--wait | --cancel] [--json]\n"
     "       tierfs evict PATH... [-f LIST] [--json]\n"

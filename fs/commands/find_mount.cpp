@@ -119,8 +119,12 @@ Result<PlaceInMount> find_place(const std::vector<MountEntry>& mounts, const std
         const auto real = std::filesystem::weakly_canonical(absolute, error);
         if (!error) place = innermost(mounts, real.string());
     }
-    if (!place || !place->mount.is_tierfs())
-        return fail(ENOENT, path + " lies in no mount of tierfs: see `findmnt -t fuse.tierfs`");
+    if (!place || !place->mount.is_tierfs()) {
+        const bool is_there =
+            std::filesystem::symlink_status(absolute, error).type() != std::filesystem::file_type::not_found;
+        return fail(ENOENT, path + (is_there ? "" : " does not exist, and") +
+                                " lies in no mount of tierfs: see `findmnt -t fuse.tierfs`");
+    }
     return std::move(*place);
 }
 

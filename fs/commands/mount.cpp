@@ -30,8 +30,7 @@ void tell_differences(const Settings& settings, const std::vector<std::string>& 
     const auto tell = [&settings](const std::string& what) {
         sayf(stderr, "tierfs: %s: %s\n", log::escaped(settings.mountpoint).c_str(), what.c_str());
     };
-    if (by_mount && settings.read_only && has(asked, "ro") &&
-        std::any_of(asked.begin(), asked.end(), asks_for_writing)) {
+    if (settings.read_only && has(asked, "ro") && std::any_of(asked.begin(), asked.end(), asks_for_writing)) {
         tell("read-only, since ro is said beside writable");
     } else if (by_mount && settings.read_only && has(asked, "rw")) {
         tell(

@@ -151,7 +151,7 @@ class TreeCommand {
             sayf(stdout, "let go of %llu paths, %llu failed\n", static_cast<unsigned long long>(sum("files")),
                  static_cast<unsigned long long>(failed));
         } else {
-            sayf(stdout, "%s %s in %llu files, %llu were so already, %llu failed\n", verb(),
+            sayf(stdout, "%s %s in %llu files, %llu were so already, %llu failed\n", verb(failed == 0),
                  format_size(sum("brought_bytes")).c_str(), static_cast<unsigned long long>(sum("files")),
                  static_cast<unsigned long long>(sum("unchanged_files")),
                  static_cast<unsigned long long>(failed));
@@ -180,9 +180,9 @@ class TreeCommand {
         }
     }
 
-    [[nodiscard]] const char* verb() const {
-        if (kind_ == "pin") return "pinned, and brought";
-        return kind_ == "warm" ? "brought" : "gave up";
+    [[nodiscard]] const char* verb(bool all) const {
+        if (kind_ == "evict") return "gave up";
+        return kind_ == "pin" && all ? "pinned, and brought" : "brought";
     }
 
     static Result<Json> ask(const Part& part, const Json& request) {

@@ -66,12 +66,16 @@ Result<LockedFolder> LockedFolder::open(const fs::path& parent, const std::strin
     struct stat found {};
     // The folder itself is made, its parents are not: a missing one is a device that is not mounted, most
     // likely.
-    if (TIERFS_FAULT_CALL("cache.parent", ::mkdir(parent.c_str(), 0700)) != 0 && errno == ENOENT) {
+    const int making = TIERFS_FAULT_CALL("cache.parent", ::mkdir(parent.c_str(), 0700)) != 0 ? errno : 0;
+    if (making == ENOENT) {
         return fail(ENOENT, key + " " + parent.string() + ": " + parent.parent_path().string() +
                                 " does not exist: mount the device, or make the folder");
     }
-    if (TIERFS_FAULT_CALL("cache.parent.stat", ::stat(parent.c_str(), &found)) != 0)
-        return fail(system_error(errno, key + " " + parent.string()));
+    if (TIERFS_FAULT_CALL("cache.parent.stat", ::stat(parent.c_str(), &found)) != 0) {
+        const bool is_missing = errno == ENOENT && making != 0;
+        return fail(is_missing ? system_error(making, key + " " + parent.string() + " cannot be made")
+                               : system_error(errno, key + " " + parent.string()));
+    }
     if (!S_ISDIR(found.st_mode)) return fail(ENOTDIR, key + " " + parent.string() + " is no directory");
     if (TIERFS_FAULT_CALL("cache.access", ::access(parent.c_str(), W_OK | X_OK)) != 0) {
         return fail(system_error(errno, key + " " + parent.string() + " cannot be written to"));

@@ -14,6 +14,7 @@
 #include "backends/origin/object.hpp"
 #include "backends/source_url.hpp"
 #include "config/base/log.hpp"
+#include "config/base/units.hpp"
 #include "config/nfs_url.hpp"
 #include "fs/daemon/readonly_engine.hpp"
 #include "fs/daemon/readwrite_engine.hpp"
@@ -133,7 +134,7 @@ Result<void> Daemon::open_index() {
         index_folder_ = std::move(*folder);
         options.directory = index_folder_.path / "index";
     } else {
-        options.directory = (cache_devices_.empty() ? scratch_ : cache_devices_.index_folder()) / "index";
+        options.directory = index_place() / "index";
     }
     if (auto opened = open_pack_index(options.directory.parent_path()); !opened) return opened;
     options.source = origin_->identity();
@@ -159,8 +160,32 @@ Result<void> Daemon::open_nvme() {
     std::vector<CacheRoom> rooms;
     for (const auto& device : nvme_->stats().devices)
         rooms.push_back(look_at_cache_room(device.path, device.limit_bytes, device.used_bytes));
-    for (const auto& remark : remarks_about(rooms, settings_.pin_limit)) log::warning(remark);
+    for (const auto& text : remarks_about(rooms, settings_.pin_limit)) remark(text);
     return {};
+}
+
+void Daemon::remark(const std::string& text) {
+    log::warning(text);
+    remarks_ += (remarks_.empty() ? "" : "\n") + text;
+}
+
+// On the device that the cache is on, as long as it can be opened there: a full one is no reason to mount nothing. What
+// the tier holds stays readable, from an index that is made out of it, and is written down on the device again by the
+// first mount that finds room.
+std::filesystem::path Daemon::index_place() {
+    if (cache_devices_.empty()) return scratch_;
+    auto place = cache_devices_.index_folder();
+    std::error_code none;
+    if (scratch_.empty()) return place;
+    if (takes_over_) return std::filesystem::exists(scratch_ / "index", none) ? scratch_ : place;
+    const auto room = room_for_index(place / "index");
+    if (!room) return place;  // opening it says why
+    if (room->available >= room->needed) return place;
+    remark(
+        "nvme.path " + place.parent_path().string() + " is full (" + format_size(room->available) +
+        " are free, its index takes " + format_size(room->needed) +
+        " to open): what is cached is read, nothing is added, and names are asked for anew; make room and mount again");
+    return scratch_;
 }
 
 void Daemon::open_pins() {

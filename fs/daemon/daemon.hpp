@@ -71,6 +71,8 @@ class Daemon {
     /// done. `strict`: a source that does not answer is an error also for one that takes over.
     Result<void> open_source(bool strict);
     Result<void> prepare();
+    /// After prepare(): of the folders of the cache, for who mounts, a line each. The log has them.
+    [[nodiscard]] const std::string& remarks() const { return remarks_; }
     /// `listener`: of the control socket; none: there is none.
     Result<void> serve(FileDescriptor device, const std::string& number, FileDescriptor listener);
 
@@ -104,6 +106,8 @@ class Daemon {
     /// What names an index (see the definition).
     [[nodiscard]] std::string settings_in_names() const;
     Result<void> open_index();
+    [[nodiscard]] std::filesystem::path index_place();
+    void remark(const std::string& text);
     Result<void> open_names();
     Result<void> open_nvme();
     void open_pins();
@@ -130,6 +134,7 @@ class Daemon {
     std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
     MemoryPlan plan_;
     std::atomic<std::uint64_t> memory_peak_{0};
+    std::string remarks_;
     CacheDevices cache_devices_;
     LockedFolder index_folder_;
     // Each stands on those above it; destroyed from the last to the first.

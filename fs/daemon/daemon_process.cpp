@@ -215,7 +215,7 @@ int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, Fold
         if (told && daemon.takes_over()) return stop_unserved(daemon);  // another one may
         return give_up(daemon, settings, number);
     }
-    if (!channel.send(Message::Kind::serving)) {
+    if (!channel.send(Message::Kind::serving, daemon.remarks())) {
         log::error("the supervisor does not hear that the mount serves: giving it up");
         return give_up(daemon, settings, number);
     }

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -145,7 +146,8 @@ int wait_for_mount(const Settings& settings, pid_t supervisor, Channel& channel,
         // A daemon of a read-only mount that died by now has left the bare directory, which answers too.
         if (answers) answers = check_mounted(settings);
         if (answers) {
-            if (!message->text.empty()) say_line(stderr, "tierfs: " + message->text);
+            std::istringstream lines(message->text);
+            for (std::string line; std::getline(lines, line);) say_line(stderr, "tierfs: " + line);
             return 0;
         }
         give_up(supervisor, signals);

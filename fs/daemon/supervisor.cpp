@@ -57,10 +57,11 @@ void Supervisor::block_signals() {
 
 Result<void> Supervisor::start() {
     block_signals();
-    if (settings_.nvme_path.empty() && settings_.index_path.empty()) {
+    if (settings_.index_path.empty()) {
         auto scratch = ScratchDirectory::make(user_cache_directory());
-        if (!scratch) return fail(scratch.error());
-        scratch_ = std::move(*scratch);
+        // Beside a cache, it is for the index where the cache's device is full.
+        if (!scratch && settings_.nvme_path.empty()) return fail(scratch.error());
+        if (scratch) scratch_ = std::move(*scratch);
     }
     auto record = ConnectionRecord::make();
     if (!record) return fail(record.error());
@@ -183,7 +184,7 @@ void Supervisor::heard(Message message) {
             if (state_ == State::mounted) state_ = State::serving;
             has_served_ = true;
             set_read_ahead(mount_.number, kReadAheadKib);  // FUSE_INIT would undo an earlier one
-            if (launcher_.descriptor() >= 0 && !launcher_.send(Message::Kind::serving, news())) {
+            if (launcher_.descriptor() >= 0 && !launcher_.send(Message::Kind::serving, news(message.text))) {
                 log::error("whoever mounts does not hear of it: unmounting " + settings_.mountpoint);
                 end();  // the command says that it failed
             }
@@ -366,10 +367,11 @@ void Supervisor::take_mount_away() {
 }
 
 /// What the launcher is to say of a mount that serves.
-std::string Supervisor::news() const {
-    if (replaced_ == 0) return {};
-    return "replaced " + (replaced_ == 1 ? "a dead mount" : std::to_string(replaced_) + " dead mounts") +
-           " on " + settings_.mountpoint;
+std::string Supervisor::news(const std::string& remarks) const {
+    if (replaced_ == 0) return remarks;
+    return remarks + (remarks.empty() ? "" : "\n") + "replaced " +
+           (replaced_ == 1 ? "a dead mount" : std::to_string(replaced_) + " dead mounts") + " on " +
+           settings_.mountpoint;
 }
 
 // A daemon that waits for a disk that does not answer dies when the disk does, perhaps never: its readers

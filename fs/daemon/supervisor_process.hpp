@@ -71,7 +71,7 @@ class Supervisor {
     void end_mount();
     [[nodiscard]] bool stays_dead() const;
     void take_mount_away();
-    [[nodiscard]] std::string news() const;
+    [[nodiscard]] std::string news(const std::string& remarks) const;
     void signalled();
     void end();
     void kill_daemon();

@@ -158,7 +158,7 @@ class Publisher {
 
     [[nodiscard]] tl::unexpected<Error> other_pack(const std::string& why) const {
         return fail(EEXIST, dest_.identity() + " holds a pack already, and not this one (" + why +
-                                "): choose another DEST, or remove that pack");
+                                "): --update replaces it by one of today's source, or choose another DEST");
     }
 
     /// Ends with all places known, or with a pack that is not complete, or that another shard has completed.

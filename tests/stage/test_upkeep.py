@@ -95,3 +95,7 @@ def test_gc_takes_what_was_used_longest_ago(stage, source, xfs):
     assert [os.path.basename(event["path"]) for event in would.all("evicted")] == ["old", "middle"]
     stage("gc", xfs.path, "--free", wanted)
     assert [name for name in ("new", "old", "pinned", "middle") if shape.files_of(xfs.path / name)] == ["new", "pinned"]
+    assert "all that is staged is pinned or in use" in stage("gc", xfs.path, "--free", "99%", expect=1).err
+    stage("unpin", xfs.path / "pinned")
+    data.write(xfs.path / "of others", content("others", 30 << 20))
+    assert "nothing that was staged is left" in stage("gc", xfs.path, "--free", "99%", expect=1).err

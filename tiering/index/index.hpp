@@ -72,6 +72,13 @@ struct IndexOptions {
              ///< forgotten, and locations stay
 };
 
+/// Bytes that an index takes while it is opened, and those that are free there.
+struct IndexRoom {
+    std::uint64_t needed = 0, available = 0;
+};
+/// Of the index in `directory`, which need not be there yet; its parent must be. On a full disk RocksDB does not open one.
+Result<IndexRoom> room_for_index(const std::filesystem::path& directory);
+
 /// Names, nodes and locations of one source. What `commit` returned from survives a kill of the process (in
 /// the kernel's hands, not fsynced). A layout version that is not ours, or a database that cannot be opened,
 /// is put aside and rebuilt empty, never guessed at.

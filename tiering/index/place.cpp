@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "config/base/fault_point.hpp"
+#include "tiering/index/index.hpp"
 
 namespace tierfs {
 namespace fs = std::filesystem;
@@ -66,6 +68,22 @@ void mark_damaged(const fs::path& directory) noexcept {
         if (mark >= 0) ::close(mark);
     } catch (...) {  // out of memory while reporting damage
     }
+}
+
+// What its log holds is written again as a table, and becomes another log.
+Result<IndexRoom> room_for_index(const std::filesystem::path& directory) {
+    constexpr std::uint64_t kLeast = 4 << 20;
+    struct statvfs space {};
+    if (TIERFS_FAULT_CALL("index.space", ::statvfs(directory.parent_path().c_str(), &space)) != 0)
+        return fail(system_error(errno, directory.parent_path().string()));
+    IndexRoom room{kLeast, std::uint64_t{space.f_bavail} * space.f_frsize};
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+        std::error_code gone;
+        const auto size = entry.path().extension() == ".log" ? entry.file_size(gone) : 0;
+        if (!gone) room.needed += 2 * size;
+    }
+    return room;
 }
 
 }  // namespace tierfs

@@ -97,7 +97,8 @@ DeviceStats DeviceKeeper::device_stats() const {
     }
     const TierStats of_device = device_->stats();
     stats.state = of_device.state;
-    stats.reason = device_->health().reason();
+    stats.reason = of_device.state == "full" ? "its file system has no room for what the limit allows"
+                                             : device_->health().reason();
     stats.limit_bytes = of_device.limit_bytes;
     stats.used_bytes = of_device.used_bytes;
     return stats;

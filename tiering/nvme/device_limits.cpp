@@ -48,9 +48,7 @@ Result<std::vector<std::uint64_t>> divide_limit(std::uint64_t limit,
     std::vector<std::uint64_t> parts(capacities.size());
     if (limit == 0) {
         std::transform(capacities.begin(), capacities.end(), parts.begin(),
-                       [](std::uint64_t capacity) { return capacity / 5 * 4; });
-        const auto least = std::min_element(parts.begin(), parts.end());
-        if (*least < kLeastDeviceLimit) return too_small(*least, parts.size());
+                       [](std::uint64_t capacity) { return std::max(capacity / 5 * 4, kLeastDeviceLimit); });
         return parts;
     }
     const std::uint64_t least = kLeastDeviceLimit * capacities.size();

@@ -35,6 +35,16 @@ std::optional<NvmeCore::FreeSpace> NvmeCore::free_space() const {
     return FreeSpace{std::uint64_t{status.f_bavail} * status.f_frsize, size};
 }
 
+std::uint64_t NvmeCore::reserve(const FreeSpace& space) const {
+    constexpr std::uint64_t kReserve = 64 << 20;
+    return options.keep_free != 0 ? options.keep_free : std::min(space.size / 50, kReserve);
+}
+
+bool NvmeCore::has_space(std::uint64_t bytes) const {
+    const auto space = free_space();
+    return !space || space->available >= bytes + reserve(*space);
+}
+
 std::optional<Location> NvmeCore::find_indexed(const ContentId& id) {
     const auto found = index.find_location(id);
     if (!found || !*found) return std::nullopt;

@@ -98,6 +98,10 @@ struct NvmeCore {
     };
     /// Of the device's file system; nothing: it does not say.
     [[nodiscard]] std::optional<FreeSpace> free_space() const;
+    /// What is left free there for others: nvme.keep_free, else a little.
+    [[nodiscard]] std::uint64_t reserve(const FreeSpace& space) const;
+    /// Whether its file system has room for so much beyond what is taken; true also where that cannot be told.
+    [[nodiscard]] bool has_space(std::uint64_t bytes) const;
     /// The index's answer, not the cache's, if it may be about this device. Nothing on errors too: a miss.
     std::optional<Location> find_indexed(const ContentId& id);
     /// Whether an object that comes is remembered as one that left too early; forgets it.
@@ -135,8 +139,8 @@ struct NvmeCore {
     Health health;
     NvmeCounters counters;
     Unwritten unwritten;
-    /// Of a dataset: no extent is begun any more since the tier is full and keeps what it has.
-    std::array<std::atomic<bool>, kMostDatasets> extents_end{};
+    /// Of a dataset: an extent is under way, and the tier was not full when one was asked for last.
+    std::array<std::atomic<bool>, kMostDatasets> extents_begun{};
     /// Of objects that left extents of a small queue: the time that `shared.ghosts` counts in.
     std::atomic<std::uint64_t> ghosted_bytes{0};
 

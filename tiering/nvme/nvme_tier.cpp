@@ -379,19 +379,21 @@ bool NvmeTierImpl::take_over(const ContentId& id, std::uint64_t object_size, Dat
 
 TierStats NvmeTierImpl::stats() const {
     TierStats sum;
-    std::size_t normal = 0;
-    std::size_t down = 0;
+    std::size_t normal = 0, full = 0, down = 0;
     for (const auto& slot : slots_) {
         add_counts(sum, slot->stats());
         DeviceStats one = slot->device_stats();
         sum.limit_bytes += one.limit_bytes;
         sum.used_bytes += one.used_bytes;
         normal += one.state == "normal" ? 1 : 0;
+        full += one.state == "full" ? 1 : 0;
         down += one.state == "down" ? 1 : 0;
         sum.devices.push_back(std::move(one));
     }
     sum.misses += misses_;
-    sum.state = normal == slots_.size() ? "normal" : down == slots_.size() ? "down" : "unstable";
+    sum.state = "unstable";
+    if (normal + full == slots_.size()) sum.state = normal != 0 ? "normal" : "full";
+    if (down == slots_.size()) sum.state = "down";
     return sum;
 }
 

@@ -35,7 +35,7 @@ std::uint64_t Packer::room() const {
 bool Packer::has_extent() {
     if (!active_ && !core_.catalog.may_evict(dataset_, core_.extent_size) &&
         core_.catalog.used() + core_.extent_size > core_.limit) {
-        core_.extents_end[dataset_] = true;
+        core_.extents_begun[dataset_] = false;
         return false;
     }
     return true;
@@ -120,7 +120,7 @@ Result<void> Packer::create_extent() {
     core_.catalog.add_extent(number, *uuid, std::max(core_.extent_size, sizes->allocated), false, dataset_,
                              main_);
     core_.catalog.keep_open(number, handle);
-    core_.extents_end[dataset_] = false;
+    core_.extents_begun[dataset_] = true;
     active_ = Active{number, *uuid, std::move(handle), 0, 0};
     return {};
 }
@@ -196,7 +196,7 @@ void Packer::write_and_commit(const Finish& finish, std::uint64_t moved_bytes) {
         TIERFS_SYNC_POINT("nvme.pack.committed");
         core_.write_succeeded();
     } else if (done.error().code == kTierFull) {
-        core_.extents_end[dataset_] = true;
+        core_.extents_begun[dataset_] = false;
     } else {
         core_.write_failed(done.error());
         retire();

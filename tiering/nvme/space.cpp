@@ -11,15 +11,6 @@
 #include "config/base/sync_point.hpp"
 
 namespace tierfs {
-namespace {
-
-constexpr std::uint64_t kReserve = 64 << 20;
-
-}  // namespace
-
-std::uint64_t SpaceKeeper::reserve(const NvmeCore::FreeSpace& space) const {
-    return core_.options.keep_free != 0 ? core_.options.keep_free : std::min(space.size / 50, kReserve);
-}
 
 Result<void> SpaceKeeper::make_room(const Room& room, DatasetNumber dataset) {
     const Taker taker{dataset, room.bytes};
@@ -30,9 +21,9 @@ Result<void> SpaceKeeper::make_room(const Room& room, DatasetNumber dataset) {
         break;
     }
     auto space = core_.free_space();
-    while (space && space->available < room.bytes + room.spare + reserve(*space)) {
+    while (space && space->available < room.bytes + room.spare + core_.reserve(*space)) {
         auto evicted = evict_next(room.keep, taker, true);
-        const bool enough = space->available >= room.bytes + reserve(*space);
+        const bool enough = space->available >= room.bytes + core_.reserve(*space);
         if (!evicted && !enough && core_.options.keep_free != 0) return fail(kTierFull, "full");
         if (!evicted && !enough && evicted.error().code == kTierFull) return evicted;
         if (!evicted) break;
@@ -43,8 +34,7 @@ Result<void> SpaceKeeper::make_room(const Room& room, DatasetNumber dataset) {
 
 bool SpaceKeeper::has_room(std::uint64_t bytes) const {
     if (core_.catalog.used() + bytes > core_.limit) return false;
-    const auto space = core_.free_space();
-    return !space || space->available >= bytes + reserve(*space);
+    return core_.has_space(bytes);
 }
 
 bool SpaceKeeper::evict_one(const std::optional<Unit>& keep) {

@@ -52,7 +52,6 @@ class SpaceKeeper {
         DatasetNumber dataset = 0;
         std::uint64_t bytes = 0;
     };
-    [[nodiscard]] std::uint64_t reserve(const NvmeCore::FreeSpace& space) const;
     Result<void> evict_next(const std::optional<Unit>& keep, const std::optional<Taker>& taker, bool save);
     Result<void> evict(Victim victim);
     void erase_entries(const Victim& victim);

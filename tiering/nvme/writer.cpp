@@ -43,12 +43,11 @@ bool NvmeWriter::takes(std::uint64_t object_size, std::uint64_t length, DatasetN
     if (object_size > core_.limit / 2 || !core_.health.may_write()) return false;
     if (core_.catalog.may_evict(dataset, std::max(core_.extent_size, length))) return true;
     const std::uint64_t queued = queued_bytes() + coming;
-    const std::uint64_t used = core_.catalog.used() + queued;
     if (object_size > core_.max_packed)
-        return used + FileWriter::space_of(length) + FileWriter::space_of(0) <= core_.limit;
+        return space_.has_room(queued + FileWriter::space_of(length) + FileWriter::space_of(0));
     // The extent under way counts as full; what waits must fit into what is left of it, more or less.
-    return used + core_.extent_size <= core_.limit ||
-           (!core_.extents_end[dataset] && queued < core_.extent_size / 2);
+    return space_.has_room(queued + core_.extent_size) ||
+           (core_.extents_begun[dataset] && queued < core_.extent_size / 2);
 }
 
 std::uint64_t NvmeWriter::queued_bytes() const {

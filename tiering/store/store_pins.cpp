@@ -1,5 +1,6 @@
 // What `tierfs pin` names, and how it stays in the tiers.
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "tiering/store/store_impl.hpp"
@@ -87,7 +88,7 @@ void TieredStore::pin(const std::shared_ptr<const ObjectRef>& object,
     if (!gate_.enter())
         return warming->end_part(0, fail(ECANCELED, object->path + ": the mount is going away"));
     Result<void> result;
-    const Dataset& dataset = datasets_.of(*object);
+    Dataset& dataset = datasets_.of(*object);
     if (!datasets_.is_pinned_by_path(dataset)) result = fail(ENOENT, "is not pinned any more");
     const UnitLayout layout = layout_of(object->size);
     const bool ours = result && nvme_ != nullptr &&
@@ -108,6 +109,7 @@ void TieredStore::pin(const std::shared_ptr<const ObjectRef>& object,
         });
     }
     if (result) result = bring_missing(object, layout, warming, stopped);
+    if (!result && result.error().code == ENOSPC) dataset.refused = true;
     warming->end_part(0, result);
     gate_.leave();
 }

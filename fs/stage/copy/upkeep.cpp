@@ -268,6 +268,7 @@ int stage_gc(const std::vector<std::string>& roots, const KeepFree& wanted, cons
             return last_used(a) < last_used(b);
         });
         std::uint64_t promised = 0;  // of a dry run
+        std::size_t left = 0;
         const auto is_enough = [&] {
             const auto space = space_of(held->fd.get());
             return space && space->available + promised >= wanted.of(space->total);
@@ -275,11 +276,15 @@ int stage_gc(const std::vector<std::string>& roots, const KeepFree& wanted, cons
         for (const auto& dataset : datasets) {
             if (is_enough() || stop.requested()) break;
             const auto seen = look_at(dataset, stop);
-            if (seen && seen->books().status(kPin)) continue;
+            if (seen && seen->books().status(kPin)) {
+                ++left;
+                continue;
+            }
             const std::uint64_t bytes = seen ? bytes_of(seen->manifest()) : 0;
             const auto before = space_of(held->fd.get());
             if (auto done = evict(dataset, options, reporter, stop); !done) {
                 reporter.warning(done.error().message);
+                ++left;
             } else if (options.dry_run) {
                 promised += bytes;
             } else if (before) {
@@ -287,7 +292,9 @@ int stage_gc(const std::vector<std::string>& roots, const KeepFree& wanted, cons
             }
         }
         if (is_enough()) continue;
-        reporter.error(root + ": not as much is free as was asked for, and all else is pinned or in use");
+        reporter.error(root + ": not as much is free as was asked for, and " +
+                       (left == 0 ? "nothing that was staged is left: what others keep there takes the rest"
+                                  : "all that is staged is pinned or in use"));
         status = 1;
     }
     return status;

@@ -1,9 +1,12 @@
 """An NVMe tier on several devices, each a file system of its own: full, failing, gone and back, in another order. Right
 bytes always, and status says what is wrong."""
 
+import errno
+import os
+
 import pytest
 
-from harness import data, disks, processes
+from harness import daemon, data, disks, processes
 from test_nvme import dataset, settled
 
 
@@ -239,3 +242,74 @@ def test_a_slow_device_is_left_alone(origin, mount, two):
     processes.wait_until(slow, timeout=80, what="the device is found slow")
     data.expect_files(m.path, files)
     m.umount()
+
+
+def fill_up(folder, leave=0):
+    """Others take all that is left there, but for so many bytes."""
+    with open(folder / "filler", "wb", buffering=0) as file:
+        for piece in (1 << 20, 4096):
+            with pytest.raises(OSError) as caught:
+                while True:
+                    file.write(bytes(piece))
+            assert caught.value.errno == errno.ENOSPC
+        file.truncate(os.stat(folder / "filler").st_size - leave)
+
+
+@pytest.mark.parametrize("kind", [disks.Ext4, disks.Xfs])
+@pytest.mark.parametrize("limit", ["200M", None], ids=["limit", "no limit"])
+def test_mount_whose_device_others_have_filled(folder, origin, mount, kind, limit):
+    """What is cached there is read; the index, which is not opened on a full disk, is made anew elsewhere."""
+    files = data.make_files(origin, 40, 100_000)
+    with kind(folder, size=400 << 20) as disk:
+        options = {"nvme.path": str(disk.path / "cache"), "memory.limit": "128M", "ram.limit": "0", **({"nvme.limit": limit} if limit else {})}
+        m = mount(origin, options)
+        data.expect_files(m.path, files)
+        settled(m)
+        assert m.tier("nvme")["state"] == "normal"
+        m.umount()
+        fill_up(disk.path)
+        m = mount.prepare(origin, options)
+        finished = m.attempt()
+        assert finished.returncode == 0, f"{finished}\n{m.log_tail()}"
+        m.device = daemon.mountinfo(m.place)["device"]
+        assert "is full" in finished.err and "make room" in finished.err
+        assert m.tier("nvme")["state"] == "full" and "no room" in m.tier("nvme")["devices"][0]["reason"]
+        processes.wait_until(lambda: reads_without_fetching(m, files), what="the tier has taken in what is there")
+        m.kill_daemon()
+        expect_no_fetch(m, files)
+        m.umount()
+        (disk.path / "filler").unlink()
+        m = mount(origin, options)
+        expect_no_fetch(m, files)
+        assert m.tier("nvme")["state"] == "normal"
+
+
+def reads_without_fetching(m, files):
+    before = fetched(m)
+    data.expect_files(m.path, files)
+    return fetched(m) == before
+
+
+def test_what_a_full_device_cannot_keep_is_no_pin(folder, origin, mount):
+    files = data.make_files(origin, 40, 1_000_000)
+    with disks.Ext4(folder, size=400 << 20) as disk:
+        m = mount(origin, {"nvme.path": str(disk.path / "cache"), "nvme.limit": "200M", "memory.limit": "96M", "ram.limit": "1M"})
+        fill_up(disk.path, leave=2 << 20)  # the file of pins has room
+        done = processes.run([daemon.BINARY, "pin", m.path, "--wait"], timeout=120)
+        assert done.returncode == 1 and ("no tier has room" in done.err or "full of what is kept" in done.err), done
+        assert m.status()["pins"]["refused"] and m.tier("nvme")["state"] == "full"
+        (disk.path / "filler").unlink()
+        processes.wait_until(lambda: m.tier("nvme")["state"] == "normal", what="there is room")
+        assert processes.run([daemon.BINARY, "pin", m.path, "--wait"], timeout=120).returncode == 0
+        expect_no_fetch(m, files)
+
+
+@pytest.mark.parametrize("why", ["full", "read-only"])
+def test_folder_that_cannot_be_made(folder, origin, mount, why):
+    with disks.Ext4(folder, size=64 << 20) as disk:
+        if why == "full":
+            fill_up(disk.path)
+        else:
+            disk.remount("ro")
+        said = mount.prepare(origin, {"nvme.path": str(disk.path / "cache")}).refuse()
+        assert "cannot be made: " + ("no space left" if why == "full" else "read-only file system") in said, said

@@ -93,6 +93,8 @@ def test_status_of_what_is_no_mount(folder):
     assert finished.returncode == 1 and str(folder) in finished.err
     finished = tierfs("umount", folder)
     assert finished.returncode == 1 and str(folder) in finished.err
+    finished = tierfs("status", folder / "nowhere")
+    assert finished.returncode == 1 and "does not exist" in finished.err
 
 
 def test_version_and_help():

@@ -172,6 +172,14 @@ def test_missing_bucket(bucket, mount):
     assert "no-such-bucket-here" in m.refuse()
 
 
+def test_an_object_is_no_source(rgw_bucket, mount):
+    rgw_bucket.put("folder/file", b"x")
+    for source in ("folder/file", "folder/file/"):
+        said = mount.prepare(rgw_bucket.source(source), rgw_bucket.options(), env=rgw_bucket.env).refuse()
+        assert "folder/file is an object" in said, said
+    assert "no such object or prefix" in mount.prepare(rgw_bucket.source("none"), rgw_bucket.options(), env=rgw_bucket.env).refuse()
+
+
 def test_missing_prefix_is_empty_or_refused(nginx_bucket, mount):
     nginx_bucket.put("here/file", b"x")
     m = mount.prepare(nginx_bucket.source("not/here"), nginx_bucket.options(), env=nginx_bucket.env)

@@ -61,6 +61,16 @@ def test_read_only_mounts_show_what_writable_ones_keep(show, below, first):
     assert subprocess.run([m.path / below / "link"], capture_output=True, check=True).stdout == b"it runs\n"
 
 
+def test_a_prefix_that_is_mounted_is_a_root_as_well(rgw_bucket, mount):
+    """It has no object of its own, unless somebody has made one."""
+    def show(**options):
+        return mount(rgw_bucket.source("run42"), rgw_bucket.options(options), env=rgw_bucket.env)
+    make_tree(show)
+    expected = seen(show(rw=None).path)
+    assert expected["folder/script"][1] == 0o755 and stat.S_ISLNK(expected["link"][0])
+    assert seen(show().path) == expected
+
+
 def test_never_shows_files(show):
     make_tree(show)
     m = show(**{"s3.metadata": "never"})

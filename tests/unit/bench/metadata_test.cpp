@@ -245,6 +245,7 @@ TEST_F(MetadataTest, WhatCannotBeMeasuredIsRefused) {
     const auto empty = make();
     ASSERT_FALSE(empty);
     EXPECT_NE(empty.error().message.find("no file in it"), std::string::npos);
+    EXPECT_TRUE(make({"--write", "--operations", "create,rmdir"})) << "they work on names of their own";
 }
 
 TEST_F(MetadataTest, ScratchIsRemovedByItsOwnerAlone) {
