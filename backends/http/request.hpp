@@ -88,6 +88,8 @@ struct Response {
     std::string body;
     std::size_t received = 0;  ///< body bytes, wherever they went
     bool reused_connection = false;
+    std::chrono::milliseconds silence{
+        0};  ///< of an attempt that was cut short: so long nothing had come or gone
 
     /// Value of the first header of that (lower-case) name; empty if there is none.
     [[nodiscard]] std::string_view header(std::string_view name) const {

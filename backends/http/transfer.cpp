@@ -255,6 +255,10 @@ void Transfer::conclude(int code) {
 void Transfer::fail(Failure failure, std::string detail) {
     response_.failure = failure;
     response_.detail = std::move(detail);
+    const bool has_begun = last_progress_ != Clock::time_point{};
+    if (has_begun)
+        response_.silence =
+            std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - last_progress_);
 }
 
 void Transfer::complete() {

@@ -360,7 +360,9 @@ void Client::note_reachability(const http::Response& response, const Target& tar
         case Failure::truncated:
         case Failure::tls:
             return reachability_.failed(target.base() + ": " + response.detail,
-                                        Reachability::Failure::doubtful);
+                                        response.silence >= Reachability::kDoubt
+                                            ? Reachability::Failure::certain
+                                            : Reachability::Failure::doubtful);
         default:
             return;
     }

@@ -120,6 +120,18 @@ def test_what_is_known_goes_on(mount, source, cache):
     assert m.log.read_text().count("the origin answers again") == 1
 
 
+@pytest.mark.parametrize("source", ["s3-stall", "nfs-paused"], indirect=True)
+def test_one_deadline_is_enough_to_know(mount, source, cache):
+    """Who waits for the second question as well, and the third, does not get what is known at once."""
+    m = show(mount, source, cache)
+    read_all(m)
+    source.leave()
+    time.sleep(2 * TTL + 0.5)
+    os.stat(m.path / "d/f0")
+    assert told(m)
+    source.come_back()
+
+
 @pytest.mark.parametrize("source", ["s3-stall", "nfs-killed"], indirect=True)
 def test_without_metadata_stale_it_ends(mount, source, cache):
     m = show(mount, source, cache, **{"metadata.stale": "false"})
