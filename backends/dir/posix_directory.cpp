@@ -212,6 +212,11 @@ Result<PosixCreated> PosixTree::make_nameless(const PosixNode& directory, int fl
             file.reset(
                 ::openat(at(directory), name.c_str(), how | O_CREAT | O_EXCL | O_NOFOLLOW, mode & 07777U));
             FileDescriptor kept(::fcntl(at(directory), F_DUPFD_CLOEXEC, 0));
+            if (file && !kept) {
+                const int code = errno;
+                ::unlinkat(at(directory), name.c_str(), 0);
+                return fail(system_error(code, "creating a file without a name"));
+            }
             if (file) hidden = std::make_shared<HiddenName>(std::move(kept), std::move(name));
         }
         file = within_limit(std::move(file));

@@ -154,7 +154,10 @@ Result<PosixCreated> PosixExport::make_nameless(const PosixNode& directory, int 
     if (!made) return made;
     auto node = hold(directory, place.name);
     const auto handle = node ? handle_of(**node) : fail(node.error());
-    if (!handle) return fail(handle.error());
+    if (!handle) {
+        (void)remove(directory, place.name, false);
+        return fail(handle.error());
+    }
     open_files_.hide(*handle, place);
     if (made->attributes.status.st_nlink > 0) --made->attributes.status.st_nlink;
     made->node = std::move(*node);

@@ -219,6 +219,8 @@ Result<void> S3Origin::check() {
     if (key.empty()) return fail(std::move(nothing));
     auto of_object = head_operation("");
     of_object.key = key;
+    of_object.attempts = kAttemptsOfCheck;
+    of_object.deadline = deadline_in(std::min(deadline_, kDeadlineOfCheck));
     if (client_.run(std::move(of_object)))
         return fail(ENOTDIR, "s3://" + target_.bucket + "/" + http::percent_encode(key, true) +
                                  " is an object: mount the prefix or the bucket that it is in");

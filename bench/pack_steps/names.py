@@ -7,7 +7,7 @@ from cold_path.yardstick import seconds_of_gets
 from lib import host
 from lib.process import Failure, run
 from lib.report import at_most, figure
-from lib.statistics import interval
+from lib.statistics import LEAST_OF_INTERVAL, interval
 
 LONGEST = 1.5  # times
 
@@ -49,6 +49,6 @@ def step_names(bench, deadline):
     row = at_most("names", "mount and find", statistics.median(first), "s", LONGEST * statistics.median(local),
                   statistics.median(local), "plain GET of the index + the same with a local index")
     row.samples, row.target = [first, local], f"ratio <= {LONGEST}"
-    if len(first) > 2:
+    if len(first) >= LEAST_OF_INTERVAL:
         row.ratio_interval = interval([a / b for a, b in zip(first, local, strict=True)])
     yield row

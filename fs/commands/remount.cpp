@@ -6,6 +6,7 @@
 
 #include "config/base/log_lines.hpp"
 #include "config/mount_options.hpp"
+#include "config/settings.hpp"
 #include "fs/cli/say.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/find_mount.hpp"
@@ -26,7 +27,7 @@ bool is_of_kernel(const std::string& option) {
 
 struct Wanted {
     std::uint32_t flags = 0;
-    std::string settings;  ///< "memory.limit, nvme.path": what a remount does not change
+    std::vector<std::string> settings;  ///< "memory.limit=1G": what a remount does not change
 };
 
 Result<Wanted> read_options(const std::vector<std::string>& options) {
@@ -40,19 +41,43 @@ Result<Wanted> read_options(const std::vector<std::string>& options) {
             wanted.flags = (*known)->applied_to(wanted.flags);
             continue;
         }
-        const auto name = option.substr(0, option.find('='));
         // With fstab's line: what the mount may be is its own affair, ro and rw say what it is to be now.
-        if (name != "writable") wanted.settings += (wanted.settings.empty() ? "" : ", ") + name;
+        if (option.substr(0, option.find('=')) != "writable") wanted.settings.push_back(option);
     }
     return wanted;
 }
 
-/// True: the daemon of that mount can write.
-Result<bool> is_writable(const MountEntry& mount) {
+Result<nlohmann::json> status_of(const MountEntry& mount) {
     const auto address = control_of(mount);
     if (!address) return fail(address.error());
-    const auto status = ask_control(*address, "status", std::chrono::seconds(10));
+    auto status = ask_control(*address, "status", std::chrono::seconds(10));
     if (!status) return fail(unanswered(mount, status.error().within(mount.mountpoint)));
+    return std::move(*status);
+}
+
+/// "memory.limit, nvme.path": those that are not as the mount has them. All of them where it does not say, or where they
+/// are no settings.
+std::string others_than_of(const MountEntry& mount, const std::vector<std::string>& settings) {
+    const auto status = settings.empty() ? fail(ENOENT, "") : status_of(mount);
+    const auto loaded = load_settings({mount.source, mount.mountpoint, settings, {}, false});
+    std::string others;
+    for (const auto& option : settings) {
+        const auto name = option.substr(0, option.find('='));
+        bool is_same = false;
+        if (loaded && status) {
+            const auto now = status->value("configuration", nlohmann::json::object());
+            for (const auto& [key, value] : settings_values(*loaded))
+                is_same = is_same || (key == name && now.value(key, std::string()) == value);
+        }
+        if (!is_same) others += (others.empty() ? "" : ", ") + name;
+    }
+    return others;
+}
+
+/// True: the daemon of that mount can write.
+Result<bool> is_writable(const MountEntry& mount) {
+    const auto status = status_of(mount);
+    if (!status) return fail(status.error());
     try {
         return !status->at("read_only").get<bool>();
     } catch (const nlohmann::json::exception&) {
@@ -93,11 +118,11 @@ int remount_command(const std::string& mountpoint, const std::vector<std::string
     if (::mount(mount->source.c_str(), mount->mountpoint.c_str(), nullptr, wanted->flags | MS_REMOUNT,
                 nullptr) != 0)
         return command_failed(why_refused(*mount, errno));
-    if (!wanted->settings.empty())
+    if (const auto others = others_than_of(*mount, wanted->settings); !others.empty())
         sayf(stderr,
              "tierfs: %s: a remount changes options of mount(8) alone; as they were: %s. `tierfs reload` "
              "takes new settings out of the YAML file\n",
-             log::escaped(mount->mountpoint).c_str(), log::escaped(wanted->settings).c_str());
+             log::escaped(mount->mountpoint).c_str(), log::escaped(others).c_str());
     return 0;
 }
 

@@ -86,4 +86,15 @@ std::vector<NvmePlace> CacheDevices::places() {
     return places;
 }
 
+bool is_nearly_full(const std::string& nvme_path) {
+    constexpr std::uint64_t kLittle = 256 << 20;
+    const auto paths = split_paths(nvme_path);
+    return std::any_of(paths.begin(), paths.end(), [](const std::string& path) {
+        std::error_code error;
+        auto space = fs::space(path, error);
+        if (error) space = fs::space(fs::path(path).parent_path(), error);  // it is still to be made
+        return !error && space.available < kLittle;
+    });
+}
+
 }  // namespace tierfs

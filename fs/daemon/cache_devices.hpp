@@ -44,4 +44,7 @@ class CacheDevices {
     std::vector<Device> devices_;
 };
 
+/// Whether the file system of a device of `nvme_path` has so little room that an index may not be opened there.
+bool is_nearly_full(const std::string& nvme_path);
+
 }  // namespace tierfs

@@ -134,7 +134,9 @@ Result<void> Daemon::open_index() {
         index_folder_ = std::move(*folder);
         options.directory = index_folder_.path / "index";
     } else {
-        options.directory = index_place() / "index";
+        auto place = index_place();
+        if (!place) return fail(place.error());
+        options.directory = *place / "index";
     }
     if (auto opened = open_pack_index(options.directory.parent_path()); !opened) return opened;
     options.source = origin_->identity();
@@ -172,19 +174,26 @@ void Daemon::remark(const std::string& text) {
 // On the device that the cache is on, as long as it can be opened there: a full one is no reason to mount nothing. What
 // the tier holds stays readable, from an index that is made out of it, and is written down on the device again by the
 // first mount that finds room.
-std::filesystem::path Daemon::index_place() {
+Result<std::filesystem::path> Daemon::index_place() {
     if (cache_devices_.empty()) return scratch_;
     auto place = cache_devices_.index_folder();
     std::error_code none;
     if (scratch_.empty()) return place;
-    if (takes_over_) return std::filesystem::exists(scratch_ / "index", none) ? scratch_ : place;
+    if (takes_over_) {
+        if (std::filesystem::exists(scratch_ / "index", none)) return scratch_;
+        return place;
+    }
     const auto room = room_for_index(place / "index");
     if (!room) return place;  // opening it says why
     if (room->available >= room->needed) return place;
-    remark(
-        "nvme.path " + place.parent_path().string() + " is full (" + format_size(room->available) +
-        " are free, its index takes " + format_size(room->needed) +
-        " to open): what is cached is read, nothing is added, and names are asked for anew; make room and mount again");
+    const auto why = "nvme.path " + place.parent_path().string() + " is full (" +
+                     format_size(room->available) + " are free, its index takes " +
+                     format_size(room->needed) + " to open)";
+    const auto elsewhere = room_for_index(scratch_ / "index");
+    if (!elsewhere || elsewhere->available < room->needed)
+        return fail(ENOSPC, why + ", and " + scratch_.parent_path().string() +
+                                " has no room for it either: make room");
+    remark(why + ": what is cached is read, and names are asked for anew; make room and mount again");
     return scratch_;
 }
 

@@ -106,7 +106,7 @@ class Daemon {
     /// What names an index (see the definition).
     [[nodiscard]] std::string settings_in_names() const;
     Result<void> open_index();
-    [[nodiscard]] std::filesystem::path index_place();
+    Result<std::filesystem::path> index_place();
     void remark(const std::string& text);
     Result<void> open_names();
     Result<void> open_nvme();

@@ -19,6 +19,7 @@
 #include "config/base/fault_point.hpp"
 #include "config/base/log.hpp"
 #include "fs/cli/say.hpp"
+#include "fs/daemon/cache_devices.hpp"
 #include "fs/daemon/confinement.hpp"
 #include "fs/daemon/daemon.hpp"
 #include "fs/daemon/mount_in_place.hpp"
@@ -58,10 +59,14 @@ void Supervisor::block_signals() {
 Result<void> Supervisor::start() {
     block_signals();
     if (settings_.index_path.empty()) {
-        auto scratch = ScratchDirectory::make(user_cache_directory());
-        // Beside a cache, it is for the index where the cache's device is full.
-        if (!scratch && settings_.nvme_path.empty()) return fail(scratch.error());
-        if (scratch) scratch_ = std::move(*scratch);
+        const bool is_needed = settings_.nvme_path.empty();
+        if (is_needed ||
+            is_nearly_full(settings_.nvme_path)) {  // then it is for the index, see Daemon::index_place
+            auto scratch = ScratchDirectory::make(user_cache_directory());
+            if (!scratch && is_needed) return fail(scratch.error());
+            if (!scratch) log::warning(scratch.error().message);
+            if (scratch) scratch_ = std::move(*scratch);
+        }
     }
     auto record = ConnectionRecord::make();
     if (!record) return fail(record.error());

@@ -201,9 +201,12 @@ std::vector<Metric> tier_metrics() {
          [](In in, Samples& s) { by_device(in, s, [](const DeviceStats& d) { return d.limit_bytes; }); }},
         {"tierfs_device_used_bytes", Kind::gauge, "path", "What it takes.",
          [](In in, Samples& s) { by_device(in, s, [](const DeviceStats& d) { return d.used_bytes; }); }},
-        {"tierfs_device_healthy", Kind::gauge, "path", "1 when the device is in the state normal, else 0.",
+        {"tierfs_device_healthy", Kind::gauge, "path",
+         "1 when the device is in the state normal or full, else 0.",
          [](In in, Samples& s) {
-             by_device(in, s, [](const DeviceStats& d) { return d.state == "normal" ? 1U : 0U; });
+             by_device(in, s, [](const DeviceStats& d) {
+                 return d.state == "normal" || d.state == "full" ? 1U : 0U;
+             });
          }},
         {"tierfs_dataset_read_bytes_total", Kind::counter, "rule,match", "Bytes read of a dataset.",
          [](In in, Samples& s) { by_dataset(in, s, [](const DatasetStatus& d) { return d.read_bytes; }); }},

@@ -39,6 +39,7 @@ std::string verdict(const Facts& facts, const std::vector<Finding>& causes) {
     if (s.under_way > 0 && s.oldest_s >= facts.seconds)
         return std::to_string(s.under_way) + " requests wait for an answer, the oldest for " +
                latency_text(s.oldest_s * 1e6) + ".\n";
+    if (!s.origin_away_why.empty()) return "";
     if (s.reads == 0 && s.metadata_messages == 0)
         return s.passthrough_files > 0
                    ? "No request reached the daemon: the kernel reads files that are complete on NVMe by "
@@ -79,12 +80,15 @@ std::string doctor_text(const Facts& facts) {
     std::string out = s.mountpoint + " (" + s.source + "), " + decimal(facts.seconds, 1) +
                       " s: " + amount(static_cast<double>(s.reads) / facts.seconds) + " reads/s, " +
                       size_text(static_cast<double>(s.read_bytes) / facts.seconds) + "/s\n";
-    out += amount(waits.all() / facts.seconds) + " requests waited on average, for: origin " +
-           percent(waits.origin, waits.all()) + ", NVMe " + percent(waits.nvme, waits.all()) + ", memory " +
-           percent(waits.memory, waits.all()) + ", names and attributes " +
-           percent(waits.metadata, waits.all()) + "\n\n";
-    out += verdict(facts, causes);
-    for (std::size_t i = 0; i < causes.size(); ++i) add(out, causes[i], std::to_string(i + 1) + ". ", true);
+    const bool has_waited = waits.all() > 0;
+    if (has_waited)
+        out += amount(waits.all() / facts.seconds) + " requests waited on average, for: origin " +
+               percent(waits.origin, waits.all()) + ", NVMe " + percent(waits.nvme, waits.all()) +
+               ", memory " + percent(waits.memory, waits.all()) + ", names and attributes " +
+               percent(waits.metadata, waits.all()) + "\n";
+    out += "\n" + verdict(facts, causes);
+    for (std::size_t i = 0; i < causes.size(); ++i)
+        add(out, causes[i], std::to_string(i + 1) + ". ", has_waited);
     if (!host.empty()) out += "\nThis host:\n";
     for (const auto& finding : host) add(out, finding, "*  ", false);
     std::string safe;

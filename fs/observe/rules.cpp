@@ -66,8 +66,9 @@ Found memory_short(const View& v) {
 
 Found slow_device(const View& v) {
     const LatencyStats& nvme = v.s.latency.nvme;
-    const auto unwell = std::find_if(v.s.devices.begin(), v.s.devices.end(),
-                                     [](const DeviceSample& device) { return device.state != "normal"; });
+    const auto unwell = std::find_if(v.s.devices.begin(), v.s.devices.end(), [](const DeviceSample& device) {
+        return device.state != "normal" && device.state != "full";
+    });
     const bool sick = unwell != v.s.devices.end();
     const bool slow =
         nvme.count() >= 5 && nvme.percentile_us(0.5) / 1e3 >= kSlowDeviceMs && v.share(v.waits.nvme) >= 0.25;
@@ -249,8 +250,9 @@ Found unreachable(const View& v) {
         1,
         "The origin does not answer.",
         "for " + amount(v.s.origin_away_s) + " s: " + v.s.origin_away_why + "; " +
-            std::to_string(v.s.under_way) + " requests wait, the oldest for " +
-            latency_text(v.s.oldest_s * 1e6),
+            (v.s.under_way == 0 ? "nobody waits for it now"
+                                : std::to_string(v.s.under_way) + " requests wait, the oldest for " +
+                                      latency_text(v.s.oldest_s * 1e6)),
         {"see whether the server runs and the network leads there (curl, showmount, ls of the source)",
          "what is cached is read meanwhile; others wait until origin.deadline (nfs.mode=hard: until it is back)"}};
 }
@@ -266,7 +268,8 @@ Found failures(const View& v) {
         "the last one " + amount(v.s.last_failure_age_s) + " s ago: " + v.s.last_failure + "; " +
             amount(of(v.s.failures)) + " while doctor looked",
         {"the log of the mount has each with its path and the source's words",
-         "EACCES: see whether the keys are still good; ESTALE: another host has replaced the file"}};
+         "EACCES: see whether the keys are still good; ESTALE: another host has replaced the file; ENOSPC: make room "
+         "where local copies of what is written lie (nvme.path, else /var/tmp)"}};
 }
 
 /// In the order of how particular they are, which counts where they explain the same waiting.

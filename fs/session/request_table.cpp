@@ -238,6 +238,7 @@ bool changes_take_their_time(std::uint32_t opcode) {
         case FUSE_RMDIR:
         case FUSE_RENAME:
         case FUSE_RENAME2:
+        case FUSE_LINK:
             return true;
         default:
             return takes_its_time(opcode);

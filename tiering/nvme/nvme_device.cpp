@@ -361,8 +361,7 @@ TierStats NvmeDevice::stats() const {
     stats.unwritten_bytes = core_.counters.unwritten_bytes;
     stats.state = core_.health.state_name();
     const bool limit_leaves_room = core_.catalog.used() + core_.extent_size <= core_.limit;
-    if (core_.health.state() == Health::State::normal && limit_leaves_room &&
-        !core_.has_space(core_.extent_size))
+    if (core_.health.state() == Health::State::normal && limit_leaves_room && !core_.has_space(0))
         stats.state = "full";
     return stats;
 }

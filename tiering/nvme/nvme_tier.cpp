@@ -171,7 +171,7 @@ Result<std::vector<NvmeTierImpl::Opened>> NvmeTierImpl::open_folders() {
 }
 
 std::uint64_t NvmeTierImpl::late_limit(std::size_t number, std::uint64_t capacity) {
-    if (options_.limit == 0) return capacity / 5 * 4;
+    if (options_.limit == 0) return std::max(capacity / 5 * 4, kLeastDeviceLimit);
     const MutexLock lock(dividing_);
     std::vector<DevicePtr> devices;
     std::vector<std::uint64_t> capacities{capacity};

@@ -146,8 +146,8 @@ class NvmeTier {
     virtual void disown(DatasetNumber dataset) = 0;
     [[nodiscard]] virtual std::uint64_t used_by(DatasetNumber dataset) const = 0;
 
-    /// Whether `admit` of such a piece has a chance, behind `coming` bytes that are to be admitted before it; cheap,
-    /// memory only.
+    /// Whether `admit` of such a piece has a chance, behind `coming` bytes that are to be admitted before it; cheap:
+    /// memory, and of a dataset that is kept what the file system says is free.
     [[nodiscard]] virtual bool takes(std::uint64_t object_size, std::uint64_t length,
                                      DatasetNumber dataset = 0, std::uint64_t coming = 0) const = 0;
 

@@ -34,7 +34,7 @@ std::uint64_t Packer::room() const {
 
 bool Packer::has_extent() {
     if (!active_ && !core_.catalog.may_evict(dataset_, core_.extent_size) &&
-        core_.catalog.used() + core_.extent_size > core_.limit) {
+        !space_.has_room(core_.extent_size)) {
         core_.extents_begun[dataset_] = false;
         return false;
     }

@@ -28,7 +28,7 @@ struct TierStats {
     /// Of NVMe: reads, or looks for what they want, that went around a device since it hesitated.
     std::uint64_t bypassed = 0;
     std::uint64_t unwritten_bytes = 0;  ///< that NVMe has taken and not written yet (gauge)
-    std::string state = "normal";       ///< normal, unstable, down
+    std::string state = "normal";       ///< normal, full, unstable, down
     std::vector<DeviceStats> devices;
 };
 

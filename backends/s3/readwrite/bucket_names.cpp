@@ -92,6 +92,7 @@ BucketNodePtr PosixBucket::new_file(const BucketNodePtr& directory, const std::s
 Result<PosixCreated> PosixBucket::make_nameless(const PosixNode& directory, int flags, mode_t mode,
                                                 const Caller& caller) {
     const auto& parent = bucket_node(directory);
+    if (!links_) return fail(EOPNOTSUPP, "no link could name it: writes.link=false");
     auto draft = new_draft(parent, mode, caller);
     if (!draft) return fail(std::move(draft.error()));
     const auto node = new_file(parent, new_upload_name(""), flags | O_EXCL, std::move(*draft));
@@ -103,29 +104,46 @@ Result<PosixCreated> PosixBucket::make_nameless(const PosixNode& directory, int 
                         std::make_shared<HeldNode>(node)};
 }
 
-/// What was made without a name gets its first one, by an upload that the server refuses where the name is taken.
-Result<void> PosixBucket::name_nameless(const BucketNodePtr& node, const BucketNodePtr& directory,
+/// What was made without a name gets its first one, by an upload that the server refuses where the name is taken. It has
+/// the name before it is there, so that whoever closes it meanwhile waits for the upload: the path is locked. False: it has
+/// got another one meanwhile.
+Result<bool> PosixBucket::name_nameless(const BucketNodePtr& node, const BucketNodePtr& directory,
                                         const std::string& name, const std::string& to) {
-    const PathLocks::Held locked(locks_, {{to, false}});
+    using Standing = BucketNode::Standing;
+    // No path begins so: of those who name the same file one comes after the other.
+    const PathLocks::Held locked(locks_, {{to, false}, {"//nameless/" + std::to_string(node->inode), false}});
     const auto place = place_of(directory->inode, name);
-    const auto draft = draft_of(*node);
-    if (!draft) return fail(ENOENT, "the file has been closed");
+    std::shared_ptr<Draft> draft;
+    {
+        const MutexLock lock(mutex_);
+        if (node->standing != Standing::unlinked) return false;
+        draft = node->draft;
+        if (!draft) return fail(ENOENT, "the file has been closed");
+        node->parent = directory;
+        node->name = name;
+        node->standing = Standing::named;
+        add_locked(node);
+    }
+    numbers_.give_back(node->inode);
+    numbers_.renamed(node->inode, place);
+    if (draft->has_base()) draft->publish_again();  // under a name for which it said that it had failed
     PutOptions condition;
     condition.only_if_absent = true;
     auto made = draft->publish(to, condition);
     known_.drop(place);
-    if (!made) return fail(made.error().within(to));
-    numbers_.give_back(node->inode);
-    numbers_.renamed(node->inode, place);
+    if (made) {
+        put_own(node, *made);
+        return true;
+    }
+    numbers_.removed(place);
+    numbers_.keep(node->inode);
     {
         const MutexLock lock(mutex_);
-        node->parent = directory;
-        node->name = name;
-        node->standing = BucketNode::Standing::named;
-        add_locked(node);
+        node->standing = Standing::unlinked;
+        forget_locked(node);
     }
-    put_own(node, *made);
-    return {};
+    draft->give_up_path();
+    return fail(made.error().within(to));
 }
 
 Result<void> PosixBucket::make_object(const BucketNodePtr& directory, const std::string& name,
@@ -195,7 +213,11 @@ Result<void> PosixBucket::add_name(const PosixNode& held, const PosixNode& direc
         const MutexLock lock(mutex_);
         is_nameless = node->standing == BucketNode::Standing::unlinked && !node->has_object;
     }
-    if (is_nameless) return name_nameless(node, parent, name, *to);
+    if (is_nameless) {
+        const auto named = name_nameless(node, parent, name, *to);
+        if (!named) return fail(named.error());
+        if (*named) return {};
+    }
     for (;;) {
         const auto from = path_of(*node);
         if (!from) return fail(ENOENT, from.error().message);

@@ -92,6 +92,8 @@ class Draft {
     void publish_again() TIERFS_EXCLUDES(mutex_);
     /// Where it is to be published.
     void set_path(std::string path) TIERFS_EXCLUDES(mutex_);
+    /// It is to be published nowhere yet: what was sent for another path is given up.
+    void give_up_path() TIERFS_EXCLUDES(mutex_);
     /// It is at another name now. `has_its_bytes`: the object there is a copy of its base; else it is one that
     /// another host had put in the place of the base, with which nothing of this draft may be mixed.
     void rebase(Base base, bool has_its_bytes) TIERFS_EXCLUDES(mutex_);

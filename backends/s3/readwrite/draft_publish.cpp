@@ -286,6 +286,13 @@ Result<void> Draft::publish_metadata(const std::string& path) {
     return {};
 }
 
+void Draft::give_up_path() {
+    const Turn turn(*this);
+    drop_upload();
+    const MutexLock lock(mutex_);
+    path_.clear();
+}
+
 void Draft::publish_again() {
     const MutexLock lock(mutex_);
     bytes_changed_ = true;

@@ -189,7 +189,7 @@ class PosixBucket final : public PosixOrigin {
                            std::shared_ptr<Draft> draft);
     Result<std::shared_ptr<Draft>> new_draft(const BucketNodePtr& directory, mode_t mode,
                                              const Caller& caller);
-    Result<void> name_nameless(const BucketNodePtr& node, const BucketNodePtr& directory,
+    Result<bool> name_nameless(const BucketNodePtr& node, const BucketNodePtr& directory,
                                const std::string& name, const std::string& to) TIERFS_EXCLUDES(mutex_);
     Result<void> copy_to_new(const BucketNodePtr& node, const std::string& from, Place place,
                              const std::string& to);

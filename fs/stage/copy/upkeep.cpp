@@ -292,6 +292,7 @@ int stage_gc(const std::vector<std::string>& roots, const KeepFree& wanted, cons
             }
         }
         if (is_enough()) continue;
+        if (stop.requested()) return 1;
         reporter.error(root + ": not as much is free as was asked for, and " +
                        (left == 0 ? "nothing that was staged is left: what others keep there takes the rest"
                                   : "all that is staged is pinned or in use"));

@@ -21,6 +21,7 @@ UNREACHED = {
     **{f"dir.{call}": "only tierfs-stage writes; tests/stage/test_out.py has kills there"
        for call in ("create", "mkdir", "rename", "sync", "unlink", "write")},
     "fuse.abort": "only when a daemon hangs; tests/mount/origins/test_faults.py has one that does",
+    "index.space": "only where a cache's device is nearly full; tests/mount/cache/test_devices.py has some",
     "index.mark": "only when RocksDB finds a damaged block; hit by EXTRA",
     "fuse.reply.error": "only when a reply has failed; hit by EXTRA",
     **{f"passthrough.{call}": "only when a large file is complete when it is opened; tests/mount/cache/test_passthrough.py"
@@ -36,7 +37,7 @@ UNREACHED = {
        for call in ("stat", "readlink", "create", "mkdir", "mknod", "symlink", "link", "remove", "rename", "open", "opendir",
                     "readdir", "chmod", "chown", "utimens", "truncate", "getxattr", "listxattr", "setxattr", "removexattr",
                     "statfs", "read", "write", "ftruncate", "fallocate", "lseek", "copy", "fsync", "fsyncdir", "close",
-                    "locks", "lock", "getlk", "flock")},
+                    "locks", "lock", "getlk", "flock", "tmpfile")},
     **{f"s3.copy.{call}": "only on writable mounts; tests/mount/write/test_write_s3.py has each of them"
        for call in ("open", "write", "read", "truncate")},
     "live.forget": "only on writable mounts; tests/mount/write/test_locks.py",

@@ -1,7 +1,10 @@
 """Random operations on a writable mount against models (tests/conformance/), and programs that people use."""
 
+import importlib.machinery
+import importlib.util
 import os
 import random
+import re
 import sys
 
 import pytest
@@ -185,3 +188,16 @@ def test_editors_and_checkpoints(place, origin):
         (dd if=/dev/zero of=killed.tmp bs=4k count=100000 status=none & pid=$!; sleep 0.1; kill -9 $pid; wait $pid) || true
         test ! -e killed && sed -i s/new/newer/ file && test "$(cat file)" = newer""")
     assert (origin / "file").read_text() == "newer\n"
+
+
+def test_known_failures_of_xfstests():
+    """As many as tierfs-semantics(7) says; the tests themselves are not here."""
+    path = daemon.REPOSITORY / "tests/conformance/xfstests"
+    loader = importlib.machinery.SourceFileLoader("xfstests", str(path))
+    xfstests = importlib.util.module_from_spec(importlib.util.spec_from_loader("xfstests", loader))
+    loader.exec_module(xfstests)
+    manual = (daemon.REPOSITORY / "man/tierfs-semantics.7").read_text(encoding="utf-8")
+    assert f" and {len(xfstests.known_failures())} of these fail" in manual
+    said = ("Ran: generic/001 generic/003 generic/009\nNot run: generic/009\nFailures: generic/003\nFailed 1 of 3 tests\n")
+    assert xfstests.compare(said) and not xfstests.compare(said.replace("Failures: generic/003", "Failures: generic/001"))
+    assert re.search(r"generic/quick 190 ", manual)

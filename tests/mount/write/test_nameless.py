@@ -74,7 +74,8 @@ def test_named_when_complete(source, size):
         os.fsync(handle)
     data.expect_same(source.read("file"), content + b"more", "written when it had a name")
     data.expect_same((m.path / "file").read_bytes(), content + b"more", "on the mount")
-    assert source.listing() == ["file"] and os.stat(m.path / "file").st_nlink == 1
+    processes.wait_until(lambda: source.listing() == ["file"], what="no other name is left")
+    processes.wait_until(lambda: os.stat(m.path / "file").st_nlink == 1, what="nor counted")
 
 
 def test_by_its_place_in_proc(source):
@@ -98,16 +99,36 @@ def test_goes_with_its_last_close(source):
     assert os.listdir(m.path) == []
 
 
-def test_does_not_replace(source):
-    m = source.mount
+@pytest.mark.parametrize("size", [4, 20 * MIB])
+def test_does_not_replace(source, size):
+    """And gets another name instead, with what was written meanwhile."""
+    m, content = source.mount, data.content("ours", size)
     assert os.listdir(m.path) == []
     with nameless(m) as handle:
-        os.write(handle, b"ours")
+        os.pwrite(handle, content, 0)
         source.put("taken", b"another host's")
         assert error_of(link_descriptor, handle, m.path / "taken") == errno.EEXIST
         assert source.read("taken") == b"another host's"
+        os.pwrite(handle, b"more", size)
         link_descriptor(handle, m.path / "free")
-    assert source.read("free") == b"ours" and source.read("taken") == b"another host's"
+    data.expect_same(source.read("free"), content + b"more", "under the free name")
+    assert source.read("taken") == b"another host's"
+
+
+def test_a_second_name(source):
+    m = source.mount
+    with nameless(m) as handle:
+        os.write(handle, b"content")
+        for name in ("one", "two"):
+            link_descriptor(handle, m.path / name)
+    assert [source.read(name) for name in ("one", "two")] == [b"content"] * 2
+    os.unlink(m.path / "one")
+    assert (m.path / "two").read_bytes() == b"content"
+
+
+def test_none_where_no_link_could_name_it(rgw_bucket, mount):
+    m = mount(rgw_bucket.source(), rgw_bucket.options({"rw": None, "writes.link": "false"}), env=rgw_bucket.env)
+    assert error_of(os.open, m.path, os.O_TMPFILE | os.O_WRONLY) == errno.EOPNOTSUPP
 
 
 def test_one_that_is_to_get_no_name(source):

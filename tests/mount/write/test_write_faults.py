@@ -45,6 +45,11 @@ def create(path):
     os.close(os.open(path / "new", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
 
 
+@point("tmpfile")
+def tmpfile(path):
+    os.close(os.open(path, os.O_TMPFILE | os.O_WRONLY, 0o600))
+
+
 @point("mkdir")
 def mkdir(path):
     os.mkdir(path / "made")
