@@ -116,7 +116,7 @@ Result<bool> PosixBucket::name_nameless(const BucketNodePtr& node, const BucketN
     std::shared_ptr<Draft> draft;
     {
         const MutexLock lock(mutex_);
-        if (node->standing != Standing::unlinked) return false;
+        if (node->standing != Standing::unlinked || node->has_object) return false;
         draft = node->draft;
         if (!draft) return fail(ENOENT, "the file has been closed");
         node->parent = directory;
