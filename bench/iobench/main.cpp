@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
     using namespace tierfs::iobench;
     int status = 0;
     CLI::App app("iobench makes datasets and measures how fast a file system serves them.", "iobench");
-    app.set_version_flag("--version", TIERFS_VERSION);
+    app.set_version_flag("-V,--version", "iobench " TIERFS_VERSION);
     app.require_subcommand(1);
     try {
         add_gen(app, status);

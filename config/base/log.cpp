@@ -72,7 +72,7 @@ namespace {
 /// have held; the state before stays reachable, since another thread may still be writing through it.
 struct State {
     std::shared_ptr<spdlog::logger> logger;
-    Level level = Level::info;
+    Level level = Level::warning;
     Form form = Form::text;
     bool journal = false;
     About about;
@@ -135,7 +135,7 @@ State* make_state(Level level, Form form, spdlog::sink_ptr sink) {
 }
 
 std::atomic<State*>& current() {
-    static std::atomic<State*> state{make_state(Level::info, Form::text, nullptr)};
+    static std::atomic<State*> state{make_state(Level::warning, Form::text, nullptr)};
     return state;
 }
 

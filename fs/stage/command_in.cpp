@@ -41,7 +41,8 @@ void add_options(CLI::App& command, InRequest& request) {
         .add_option("--gpu-affinity", options.plan.gpu_affinity,
                     "NUMA node: its devices are filled first, the others only when these are full")
         ->check(CLI::Range(0, 4095));
-    command.add_option("--shard", request.shard, "I/N: only the Ith of N parts of the files, for job arrays");
+    command.add_option("--shard", request.shard,
+                       "I/N, I from 0: only this one of N parts of the files, for job arrays");
     command.add_flag("--delete", options.plan.remove_vanished,
                      "Remove staged files that the source lacks now");
     command.add_flag("--overwrite", options.plan.overwrite,

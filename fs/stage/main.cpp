@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
     int status = 0;
     CLI::App app("tierfs-stage writes copies of datasets in the shape that GPUDirect Storage reads best.",
                  "tierfs-stage");
-    app.set_version_flag("--version", TIERFS_VERSION);
+    app.set_version_flag("-V,--version", "tierfs-stage " TIERFS_VERSION);
     app.require_subcommand(1);
     try {
         add_plan(app, status);

@@ -176,7 +176,7 @@ def test_two_at_once(stage, source, xfs):
     with open(xfs.path / ".tierfs-stage/lock", "r+b") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert "another tierfs-stage" in stage("in", source, xfs.path, expect=1).err
-        assert "another tierfs-stage" in stage("in", source, xfs.path, "--shard", "1/2", expect=1).err
+        assert "another tierfs-stage" in stage("in", source, xfs.path, "--shard", "0/2", expect=1).err
         stage("status", xfs.path)
         waiting = stage.start("in", source, xfs.path, "--wait")
         processes.wait_until(lambda: "tierfs-stage/lock" in os.popen(f"ls -l /proc/{waiting.pid}/fd").read(), 30,

@@ -1,5 +1,6 @@
 #include "tiering/store/pin_keeper.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "config/base/log.hpp"
@@ -31,7 +32,7 @@ TreeJob::Action pinning(Store& store) {
 
 void PinKeeper::tick(Clock::time_point now) {
     if (phase_ == Phase::idle) {
-        const bool due = last_ != Clock::time_point{} && now - last_ >= kEvery && pins_.totals().paths > 0;
+        const bool due = now >= again_ && pins_.totals().paths > 0;
         if ((wanted_ || due) && now >= not_before_) begin(now);
         return;
     }
@@ -47,6 +48,11 @@ void PinKeeper::tick(Clock::time_point now) {
         log::warning("pins: " + std::to_string(progress.failed) +
                      " files could not be brought; the first: /" + progress.failures.front().path + ": " +
                      progress.failures.front().message);
+        // A tier that had no room for them may have some soon.
+        again_ = now + patience_;
+        patience_ = std::min<std::chrono::seconds>(patience_ * 2, kEvery);
+    } else {
+        patience_ = kRetry;
     }
     job_.reset();
     phase_ = Phase::idle;
@@ -54,7 +60,7 @@ void PinKeeper::tick(Clock::time_point now) {
 
 void PinKeeper::begin(Clock::time_point now) {
     wanted_ = false;
-    last_ = now;
+    again_ = now + kEvery;
     if (pins_.generation() == 0) return;
     store_.begin_pin_round();
     start_job(Phase::claiming);

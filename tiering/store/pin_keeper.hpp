@@ -29,7 +29,7 @@ class PinKeeper {
     using Clock = std::chrono::steady_clock;
     /// A round without a reason, for what changed at the origin.
     static constexpr std::chrono::hours kEvery{1};
-    /// After one in which something could not be listed.
+    /// After one in which something could not be listed or brought; doubled up to kEvery while files fail.
     static constexpr std::chrono::seconds kRetry{30};
 
     PinKeeper(Origin& origin, Store& store, Pins& pins) : origin_(origin), store_(store), pins_(pins) {}
@@ -59,7 +59,8 @@ class PinKeeper {
     std::vector<std::string> paths_;  ///< of the job; those from next_ on are not handed over yet
     std::size_t next_ = 0;
     Clock::time_point not_before_{};
-    Clock::time_point last_{};
+    std::chrono::seconds patience_{kRetry};  ///< until what could not be brought is tried again
+    Clock::time_point again_ = Clock::time_point::max();
 };
 
 }  // namespace tierfs

@@ -6,10 +6,11 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <thread>
+
+#include "config/base/units.hpp"
 
 namespace tierfs::stage {
 
@@ -70,19 +71,11 @@ std::string Shard::suffix() const {
 }
 
 Result<Shard> parse_shard(const std::string& text) {
-    const auto slash = text.find('/');
-    const auto read = [](std::string_view digits) {
-        unsigned number = 0;
-        const auto end = digits.data() + digits.size();
-        const auto got = std::from_chars(digits.data(), end, number);
-        return got.ec == std::errc() && got.ptr == end && !digits.empty() ? number : 0U;
-    };
-    if (slash != std::string::npos) {
-        const std::string_view view = text;
-        const Shard shard{read(view.substr(0, slash)), read(view.substr(slash + 1))};
-        if (shard.number >= 1 && shard.number <= shard.count && shard.count <= kMostShards) return shard;
-    }
-    return fail(EINVAL, "a shard is I/N with 1 <= I <= N, such as 2/8; found '" + text + "'");
+    const auto share = parse_share(text);
+    if (!share) return fail(share.error());
+    if (share->count > kMostShards)
+        return fail(EINVAL, "found '" + text + "'; at most " + std::to_string(kMostShards) + " shards");
+    return Shard{static_cast<unsigned>(share->index) + 1, static_cast<unsigned>(share->count)};
 }
 
 Result<FolderLock> FolderLock::take(const BookFolder& books, const Shard& shard, bool wait,

@@ -11,15 +11,15 @@
 
 namespace tierfs::stage {
 
-/// `--shard I/N`: I from 1 to N.
+/// A part of the files of a stage: `number` from 1 to `count`.
 struct Shard {
     unsigned number = 1, count = 1;
     [[nodiscard]] bool is_whole() const { return count == 1; }
-    /// "" or "-I-of-N": what names of files of this shard end with.
+    /// "" or "-NUMBER-of-COUNT": what names of files of this shard end with.
     [[nodiscard]] std::string suffix() const;
 };
 
-/// "I/N". EINVAL.
+/// "I/N" of --shard, I from 0 to N - 1. EINVAL.
 Result<Shard> parse_shard(const std::string& text);
 
 /// flock(2) on files of DEST/.tierfs-stage: a whole stage holds `lock` exclusively; a shard shares it and

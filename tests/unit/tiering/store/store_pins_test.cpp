@@ -191,5 +191,34 @@ TEST(PinKeeper, BringsWhatIsPinnedAfterAStartAndWhatChangesLater) {
     keeper.stop();
 }
 
+TEST(PinKeeper, TriesAgainWhatCouldNotBeBrought) {
+    Scene made;
+    made.nvme = true;
+    made.mode = fake::FakeOrigin::Mode::manual;
+    made.pins = {""};
+    made.listings = {{"", {file("x")}}};
+    Harness h(made);
+    PinKeeper keeper(h.origin, *h.store, h.pins);
+    const auto round = [&](PinKeeper::Clock::time_point now, int code) {
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        unsigned asked = 0;
+        do {
+            keeper.tick(now);
+            if (h.origin.complete(code)) ++asked;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        } while (!keeper.idle() && std::chrono::steady_clock::now() < deadline);
+        EXPECT_TRUE(keeper.idle());
+        return asked;
+    };
+    const auto start = PinKeeper::Clock::now();
+    EXPECT_GT(round(start, EIO), 0U);
+    EXPECT_EQ(round(start + PinKeeper::kRetry / 2, EIO), 0U) << "not at once";
+    EXPECT_GT(round(start + PinKeeper::kRetry, EIO), 0U);
+    EXPECT_EQ(round(start + 2 * PinKeeper::kRetry, 0), 0U) << "more seldom each time";
+    EXPECT_GT(round(start + 3 * PinKeeper::kRetry, 0), 0U);
+    EXPECT_EQ(h.nvme.admitted_bytes, kSmall);
+    keeper.stop();
+}
+
 }  // namespace store_pins_test
 }  // namespace tierfs

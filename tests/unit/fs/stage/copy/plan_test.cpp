@@ -190,10 +190,10 @@ TEST_F(StagePlan, AFolderHasOneStageAtATime) {
 }
 
 TEST(StageShard, IsWrittenAsAShare) {
-    EXPECT_EQ(parse_shard("2/8")->number, 2U);
-    EXPECT_EQ(parse_shard("1/1")->suffix(), "");
-    EXPECT_EQ(parse_shard("2/8")->suffix(), "-2-of-8");
-    for (const char* wrong : {"", "/", "1", "0/4", "5/4", "1/0", "-1/4", "1/4x", "a/b", "1/99999999"})
+    EXPECT_EQ(parse_shard("2/8")->number, 3U);
+    EXPECT_EQ(parse_shard("0/1")->suffix(), "");
+    EXPECT_EQ(parse_shard("2/8")->suffix(), "-3-of-8");
+    for (const char* wrong : {"", "/", "1", "4/4", "5/4", "1/0", "-1/4", "1/4x", "a/b", "1/99999999"})
         EXPECT_FALSE(parse_shard(wrong)) << wrong;
 }
 
