@@ -87,7 +87,8 @@ class PosixFile {
     virtual Result<PosixAttributes> attributes() = 0;
     /// The bytes that it had are gone from the origin, and nobody has seen any of them: it becomes what is there
     /// now under its name. `asked`: so many of its bytes, from the first on, are being asked for by one request,
-    /// which must be all of them if there are fewer now. ESTALE: it cannot.
+    /// which must be all of them if there are fewer now; kAnySize: its size is asked for. ESTALE: it cannot.
+    static constexpr std::uint64_t kAnySize = UINT64_MAX;
     struct Renewal {
         std::uint64_t old_size = 0, size = 0;
         bool is_other = true;  ///< false: it is what it was; read it again
@@ -157,6 +158,10 @@ class PosixOrigin {
     virtual Result<PosixAttributes> look_up(const PosixNode& directory, const std::string& name) = 0;
     virtual Result<PosixNodePtr> hold(const PosixNode& directory, const std::string& name) = 0;
     virtual Result<PosixAttributes> attributes(const PosixNode& node) = 0;
+    /// PosixFile::renew of a node that is open.
+    virtual Result<PosixFile::Renewal> renew(const PosixNode& /*node*/, std::uint64_t /*asked*/) {
+        return fail(ESTALE, "another file has taken its place");
+    }
     virtual Result<std::string> read_link(const PosixNode& node) = 0;
 
     /// Makes a file and never opens one that is there: that is EEXIST with O_EXCL, else ESTALE, since whether

@@ -49,13 +49,16 @@ void forget_many(fuse_req_t raw, std::size_t count, fuse_forget_data* forgets) {
     ::fuse_reply_none(raw);
 }
 
-/// `attributes` asks the origin: after it was asked whether the node is still mapped, which may move times.
-template <typename Attributes>
-void reply_attributes(LiveOperations& operations, LiveRequest& request, LiveNode& node,
-                      Attributes attributes) {
+/// `attributes` asks the origin: after it was asked whether the node is still mapped, which may move times. `renew`: see
+/// LiveFiles::renew_to_show.
+template <typename Attributes, typename Renew>
+void reply_attributes(LiveOperations& operations, LiveRequest& request, LiveNode& node, Attributes attributes,
+                      Renew renew) {
     const double valid_s = operations.valid_s(node);
     const auto asked = LiveFiles::asking(node);
-    const Result<PosixAttributes> now = attributes();
+    Result<PosixAttributes> now = attributes();
+    const bool is_nameless = now && now->status.st_nlink == 0 && S_ISREG(now->status.st_mode);
+    if (is_nameless && LiveFiles::renew_to_show(node, renew)) now = attributes();
     if (!now) return request.refuse(now.error());
     LiveFiles::tell(node, asked, [&] {
         request.attributes(operations.shown(*now), LiveOperations::valid_s(valid_s, now->status.st_mode));
@@ -67,14 +70,16 @@ void get_attributes(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     LiveRequest request(raw, node);
     if (file != nullptr) {
         if (const auto open = operations.files().find(file->fh)) {
-            return reply_attributes(operations, request, *open->node,
-                                    [&] { return open->file->attributes(); });
+            return reply_attributes(
+                operations, request, *open->node, [&] { return open->file->attributes(); },
+                [&] { return open->file->renew(PosixFile::kAnySize); });
         }
     }
     const auto place = place_of(operations, node);
     if (!place) return request.refuse(place.error());
-    reply_attributes(operations, request, *place->node,
-                     [&] { return operations.origin().attributes(*place->held); });
+    reply_attributes(
+        operations, request, *place->node, [&] { return operations.origin().attributes(*place->held); },
+        [&] { return operations.origin().renew(*place->held, PosixFile::kAnySize); });
 }
 
 Result<void> set_size(LiveOperations& operations, const LivePlace& place, const fuse_file_info* file,
@@ -146,8 +151,9 @@ void set_attributes(fuse_req_t raw, fuse_ino_t node, struct stat* wanted, int wh
     if (!place) return request.refuse(place.error());
     const auto done = change_attributes(operations, *place, file, *wanted, what, changer);
     if (!done) return request.refuse(done.error());
-    reply_attributes(operations, request, *place->node,
-                     [&] { return operations.origin().attributes(*place->held); });
+    reply_attributes(
+        operations, request, *place->node, [&] { return operations.origin().attributes(*place->held); },
+        [&] { return operations.origin().renew(*place->held, PosixFile::kAnySize); });
 }
 
 void stat_file_system(fuse_req_t raw, fuse_ino_t node) {

@@ -271,18 +271,28 @@ void LiveFiles::read(const LiveFilePtr& file, std::uint64_t offset, std::uint32_
 // A name was looked up, and another host has put another object there before anything was read. To who has
 // seen nothing, the new one is as good; who has seen some bytes must not see any of another version.
 Result<PosixFile::Renewal> LiveFiles::renew(const LiveFile& file, std::uint64_t asked) {
-    auto& content = file.node->content;
-    {
-        const MutexLock lock(content.mutex);
-        if (content.is_seen || content.writers != 0) return fail(ESTALE, "it has been read from already");
-        content.object.reset();
-        content.cached_version.clear();
-        ++content.changes;
-        ++content.renewals;
-    }
+    if (!begin_renewal(*file.node)) return fail(ESTALE, "it has been read from already");
     auto renewed = file.file->renew(asked);
     if (renewed) (void)settle(file.node, *file.file);
     return renewed;
+}
+
+bool LiveFiles::begin_renewal(LiveNode& node) {
+    auto& content = node.content;
+    const MutexLock lock(content.mutex);
+    if (content.is_seen || content.writers != 0) return false;
+    content.object.reset();
+    content.cached_version.clear();
+    ++content.changes;
+    ++content.renewals;
+    return true;
+}
+
+bool LiveFiles::renew_to_show(LiveNode& node, const std::function<Result<PosixFile::Renewal>()>& renew) {
+    if (begin_renewal(node) && renew()) return true;
+    const MutexLock lock(node.content.mutex);
+    node.content.is_seen = true;
+    return false;
 }
 
 // The kernel takes an answer with too few bytes for the end of the file, unless it has been told of attributes

@@ -117,6 +117,10 @@ class LiveFiles {
     /// them to the kernel. Who reads after the reply finds the kernel told.
     static std::uint64_t asking(LiveNode& node);
     static void tell(LiveNode& node, std::uint64_t asked, const std::function<void()>& reply);
+    /// Attributes of an open file that has lost its name are about to be shown. Where another host has replaced it
+    /// before anything of it was read, `renew` (of PosixFile or PosixOrigin, with kAnySize) makes it what is there
+    /// now, so that the size that is shown is of the bytes that will be. False: it is what it was, and stays so.
+    static bool renew_to_show(LiveNode& node, const std::function<Result<PosixFile::Renewal>()>& renew);
     Result<void> write(LiveFile& file, std::span<const std::byte> bytes, std::uint64_t offset);
 
     /// Somebody gets a lock on a file, which is so now: he is to read what those wrote who had it locked
@@ -150,6 +154,8 @@ class LiveFiles {
     /// `tellings`: LiveContent::tellings when the request came.
     void read_directly(const LiveFile& file, std::uint64_t offset, std::uint32_t size, std::uint64_t tellings,
                        const ReadCallback& reply, const Renewed& renewed);
+    /// Nobody has seen any of it, and nobody has it open for writing: what was known of its bytes is forgotten.
+    static bool begin_renewal(LiveNode& node);
     /// See PosixFile::renew. ESTALE: nothing has come of it; what was read before has been seen, for one.
     Result<PosixFile::Renewal> renew(const LiveFile& file, std::uint64_t asked);
     static std::uint64_t renewals(LiveNode& node);

@@ -3,21 +3,37 @@ a mount believes for metadata.ttl what it was told, the states before. See two_h
 
 import errno
 import stat
+import string
 import time
 
 BLOCK = 4096
 NOREPLACE = 1
+DIGITS = (string.digits + string.ascii_letters).encode()
 
 
 class Wrong(AssertionError):
     """Something was seen that cannot be."""
 
 
+def digits_of(number):
+    """15 of them, the lowest first."""
+    digits = bytearray()
+    while len(digits) < 15:
+        number, digit = divmod(number, len(DIGITS))
+        digits.append(DIGITS[digit])
+    return bytes(digits)
+
+
+def number_of(digits):
+    return sum(DIGITS.index(digit) * len(DIGITS) ** place for place, digit in enumerate(digits))
+
+
 def piece(number, offset, length):
     """Bytes of the write of this number that lie there in a file: each 4 KiB tell which write they are of and where they
-    belong."""
+    belong, and so do the first few of a short one: the digits that change most come first."""
     first, last = offset // BLOCK, (offset + length + BLOCK - 1) // BLOCK
-    lines = [(b"%015x@%015x\n" % (number, block)) * (BLOCK // 32) for block in range(first, last)]
+    digits = digits_of(number)
+    lines = [(b"%s@%015x\n" % (digits, block)) * (BLOCK // 32) for block in range(first, last)]
     return b"".join(lines)[offset - first * BLOCK:][:length]
 
 
@@ -28,7 +44,7 @@ def explain(data, limit=6):
         block = data[at:at + BLOCK]
         start = block.find(b"\n") + 1
         line = block[start:start + 31]
-        word = f"write {int(line[:15], 16)} block {int(line[16:], 16)}" if line[15:16] == b"@" and b"\0" not in line and len(line) == 31 \
+        word = f"write {number_of(line[:15])} block {int(line[16:], 16)}" if line[15:16] == b"@" and line[:15].isalnum() and len(line) == 31 \
             else ("zeros" if not block.strip(b"\0") else repr(block[:40]))
         if not seen or seen[-1][1].split(" block")[0] != word.split(" block")[0]:
             seen.append((at, word))

@@ -85,7 +85,7 @@ class BucketFile final : public PosixFile {
         return draft && draft->awaits_content();
     }
     Result<PosixAttributes> attributes() override { return bucket_.attributes_of(node_); }
-    Result<Renewal> renew(std::uint64_t asked) override { return bucket_.renew(node_, asked); }
+    Result<Renewal> renew(std::uint64_t asked) override { return bucket_.renew_node(node_, asked); }
 
   private:
     template <typename Work>

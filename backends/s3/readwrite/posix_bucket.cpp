@@ -221,7 +221,7 @@ void PosixBucket::doubt(const BucketNode& node) {
     known_.drop(place(node));
 }
 
-Result<PosixFile::Renewal> PosixBucket::renew(const BucketNodePtr& node, std::uint64_t asked) {
+Result<PosixFile::Renewal> PosixBucket::renew_node(const BucketNodePtr& node, std::uint64_t asked) {
     const auto object = object_of(*node);
     if (!object) return fail(object.error());
     const PathLocks::Held held(locks_, {{object->path, false}});
@@ -242,6 +242,10 @@ Result<PosixFile::Renewal> PosixBucket::renew(const BucketNodePtr& node, std::ui
     if (node->standing == BucketNode::Standing::named) births_.changed(place, now->version, node->birth);
     node->facts = std::move(*now);
     return renewal;
+}
+
+Result<PosixFile::Renewal> PosixBucket::renew(const PosixNode& node, std::uint64_t asked) {
+    return renew_node(bucket_node(node), asked);
 }
 
 std::vector<std::string> PosixBucket::unpublished_in(std::uint64_t directory) {

@@ -73,6 +73,7 @@ class PosixBucket final : public PosixOrigin {
     Result<PosixAttributes> look_up(const PosixNode& directory, const std::string& name) override;
     Result<PosixNodePtr> hold(const PosixNode& directory, const std::string& name) override;
     Result<PosixAttributes> attributes(const PosixNode& node) override;
+    Result<PosixFile::Renewal> renew(const PosixNode& node, std::uint64_t asked) override;
     Result<std::string> read_link(const PosixNode& node) override;
     Result<PosixCreated> create(const PosixNode& directory, const std::string& name, int flags, mode_t mode,
                                 const Caller& caller) override;
@@ -137,7 +138,8 @@ class PosixBucket final : public PosixOrigin {
     /// The bucket has said that this is not what it has: it is asked anew.
     void doubt(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
     /// See PosixFile::renew.
-    Result<PosixFile::Renewal> renew(const BucketNodePtr& node, std::uint64_t asked) TIERFS_EXCLUDES(mutex_);
+    Result<PosixFile::Renewal> renew_node(const BucketNodePtr& node, std::uint64_t asked)
+        TIERFS_EXCLUDES(mutex_);
     Result<void> publish(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
     void closed(const BucketNodePtr& node, bool was_writing) TIERFS_EXCLUDES(mutex_);
     /// New files in a directory that nobody else sees yet.

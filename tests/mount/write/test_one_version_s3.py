@@ -216,6 +216,46 @@ def test_descriptor_that_was_refused_stays_so(show, put):
         os.close(descriptor)
 
 
+def mapped(descriptor, length):
+    """What a child sees through a mapping of its standard input; None: SIGBUS."""
+    program = """
+import mmap, sys
+with mmap.mmap(0, int(sys.argv[1]), access=mmap.ACCESS_READ) as pages:
+    sys.stdout.buffer.write(pages[:])
+"""
+    child = subprocess.run(["/usr/bin/python3", "-c", program, str(length)], stdin=descriptor, stdout=subprocess.PIPE,
+                           stderr=subprocess.DEVNULL, timeout=60, check=False)
+    assert child.returncode in (0, -7)
+    return child.stdout if child.returncode == 0 else None
+
+
+@pytest.mark.parametrize("renamed", [False, True], ids=["in-its-place", "renamed"])
+@pytest.mark.parametrize("beside", ["nobody", "a-writer", "a-writer-who-is-refused"])
+def test_size_that_fstat_shows_is_of_the_bytes_that_come(show, put, beside, renamed):
+    """Nothing was read of a file that another host replaces: it may be the new one, but whole."""
+    m = show(**{"metadata.ttl": "0s"})
+    put("f", b"11")
+    name = "g" if renamed else "f"
+    descriptor = os.open(m.path / "f", os.O_RDONLY)
+    try:
+        writer = None if beside == "nobody" else os.open(m.path / "f", os.O_RDWR)
+        if renamed:
+            os.rename(m.path / "f", m.path / name)
+        put(name, version("2", 10_000))
+        with contextlib.suppress(OSError):
+            if beside == "a-writer-who-is-refused":
+                os.pread(writer, SIZE, 0)
+        with contextlib.suppress(OSError):
+            if writer is not None:
+                os.close(writer)
+        size = os.fstat(descriptor).st_size
+        assert mapped(descriptor, size) in (None, b"11" if size == 2 else version("2", 10_000))
+        found, is_stale = read_on(descriptor, 0)
+        assert is_stale or len(found) == size
+    finally:
+        os.close(descriptor)
+
+
 def test_polling_reader_sees_whole_versions(show, put):
     """Each time the whole of a version, an old one within metadata.ttl, and never one before that again."""
     m = show(**{"metadata.ttl": "100ms"})
