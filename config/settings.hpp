@@ -71,6 +71,8 @@ struct Settings {
 
     std::string fill_shard;  ///< fill.shard: "I/N", this node reads that share of the files; empty: not known
 
+    std::string fill_ahead = "auto";  ///< fill.ahead: auto, all, off, or files for each that was read
+
     // origin
     std::chrono::milliseconds origin_deadline{
         30000};                         ///< origin.deadline: one operation, its retries included

@@ -198,6 +198,10 @@ std::vector<Key> make_table() {
          "I/N: of the files in the order in which the cache is filled, this node reads those whose number, "
          "from 0 on, leaves I when divided by N; only these are fetched ahead of all reads, from the start. "
          "Empty: by watching."},
+        {"fill.ahead", Kind::text, &S::fill_ahead,
+         "Small files that are fetched ahead of readers who read a dataset without a class in no order. auto: as many as cost "
+         "these readers little, more where they find them; all: as fast as it goes; a number: at most so many for "
+         "each file that was read; off: none."},
         {"origin.deadline", Kind::duration, &S::origin_deadline,
          "One operation on the origin, its retries included, takes no longer than this.", 1000, 3600000},
         {"origin.connections", Kind::count, &S::origin_connections,

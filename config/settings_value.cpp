@@ -155,6 +155,9 @@ std::optional<std::string> set_string(Settings& settings, const Key& key, std::s
     if (key.name == "fill.shard" && !text.empty()) {
         if (const auto share = parse_share(text); !share) return "fill.shard: " + share.error().message;
     }
+    if (key.name == "fill.ahead" && text != "auto" && text != "off" && text != "all" && !parse_times(text))
+        return "fill.ahead: found " + shown(text) +
+               "; allowed: auto, all, off, or a number from 1 to 1000000";
     if (auto* string = std::get_if<std::string Settings::*>(&key.member))
         settings.** string = std::string(text);
     if (auto* profile = std::get_if<Profile Settings::*>(&key.member)) {

@@ -42,11 +42,11 @@ class ColdPath(Bench):
         path.write_text("\n".join(names))
         return names, path
 
-    def ours(self, deadline):
+    def ours(self, deadline, more=None):
         """A fresh mount with an empty cache."""
         host.drop_caches(3)
         settings = {"memory.limit": MEMORY_LIMIT, "nvme.limit": 4 << 30, "origin.connections": self.options.connections,
-                    "origin.hedge": 0}
+                    "origin.hedge": 0, **(more or {})}
         return self.tierfs(self.fresh(self.caches) / "tierfs", deadline, settings, self.server)
 
     def theirs(self, name, deadline):

@@ -5,7 +5,7 @@ import time
 from lib.datasets import BUCKET
 from lib.report import at_least, at_most, figure
 
-from .bench import SAMPLE
+from .bench import LATENCY_MS, SAMPLE
 from .yardstick import files_per_second, megabytes_per_second
 
 MIB = 1 << 20
@@ -44,6 +44,30 @@ def step_epoch(bench, deadline):
         theirs = [_from_mount(bench, bench.theirs(peer, deadline), sample_path, len(sample), deadline)]
         rows.append(at_least("epoch", "first epoch of small files", ours, "files/s", theirs, peer, bar))
     rows.append(at_least("epoch", "first epoch of small files", ours, "files/s", gets, _parallel(bench), 0.7))
+    return rows
+
+
+def step_first(bench, deadline):
+    """The first seconds of a job: 600 of the small files, shuffled, by 4 readers, and all of them; each from a server that
+    answers at once and from one with 20 ms. What the fill costs those who read little, and what it gives those who read all."""
+    rows, tree = [], bench.dataset.small
+    for latency in (0, LATENCY_MS):
+        bench.control(ttfb_ms=latency)
+        for count in (SAMPLE, tree.files):
+            _, path = bench.names(tree, count=count)
+            kinds = {"ours": {}, "class=none": {"class": "none"}, "fill.ahead=off": {"fill.ahead": "off"},
+                     "fill.ahead=all": {"fill.ahead": "all"}}
+            bars = {"class=none": 0.9, "fill.ahead=all": 1} if count <= SAMPLE else {"fill.ahead=all": 0.85, "fill.ahead=off": 1}
+            if count > SAMPLE and latency > 0:
+                del bars["fill.ahead=off"]  # minutes, of four readers who wait for each
+            found = {kind: [] for kind in ("ours", *bars)}
+            for kind in list(found) * bench.options.rounds:
+                with bench.ours(deadline, kinds[kind]) as mount:
+                    _, seconds = bench.read(deadline, "files", mount.mountpoint, path, READERS)
+                    found[kind].append(count / seconds)
+            name = f"{count:,} of {tree.files:,} small files at {latency} ms"
+            rows += [at_least("first", name, found["ours"], "files/s", found[kind], kind, bar) for kind, bar in bars.items()]
+    bench.control(ttfb_ms=LATENCY_MS)
     return rows
 
 
@@ -96,4 +120,4 @@ def step_random(bench, deadline):
     return rows
 
 
-STEPS = {"epoch": step_epoch, "order": step_order, "streams": step_streams, "random": step_random}
+STEPS = {"epoch": step_epoch, "first": step_first, "order": step_order, "streams": step_streams, "random": step_random}

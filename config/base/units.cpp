@@ -179,6 +179,15 @@ Result<Share> parse_share(std::string_view text) {
                             "'; allowed: I/N, the I-th of N shares, I from 0 to N - 1");
 }
 
+std::optional<std::uint64_t> parse_times(std::string_view text) {
+    constexpr std::uint64_t kMostTimes = 1'000'000;
+    std::uint64_t times = 0;
+    const char* const end = text.data() + text.size();
+    const auto [last, wrong] = std::from_chars(text.data(), end, times);
+    if (wrong != std::errc() || last != end || times == 0 || times > kMostTimes) return std::nullopt;
+    return times;
+}
+
 std::string format_size(std::uint64_t bytes) {
     if (bytes < 1024) return std::to_string(bytes) + " B";
     constexpr std::string_view letters = "KMGTPE";

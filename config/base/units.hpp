@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,9 @@ struct Share {
 };
 /// "I/N", I from 0 to N - 1: share I of N. EINVAL otherwise.
 Result<Share> parse_share(std::string_view text);
+
+/// "4": how many times something, from 1 to a million; nothing: it is no such number.
+std::optional<std::uint64_t> parse_times(std::string_view text);
 
 /// "1.5 GiB", "512 B": for people.
 std::string format_size(std::uint64_t bytes);

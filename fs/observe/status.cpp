@@ -123,6 +123,18 @@ Json latencies_json(const StatusInputs& in) {
     return all;
 }
 
+Json fill_json(const StoreStats& store) {
+    using Microseconds = std::chrono::microseconds;
+    const FillPace::Status& pace = store.fill_pace;
+    return Json{{"under_way", store.fill_under_way},
+                {"window", pace.window},
+                {"asked_files", pace.asked_files},
+                {"sent_files", pace.sent_files},
+                {"found_files", pace.found_files},
+                {"quiet_us", std::chrono::duration_cast<Microseconds>(pace.quiet).count()},
+                {"beside_us", std::chrono::duration_cast<Microseconds>(pace.beside).count()}};
+}
+
 // One entry a rule; the last is for what no rule is for.
 Json datasets_json(const StatusInputs& in) {
     Json list = Json::array();
@@ -351,6 +363,7 @@ Json status_json(const StatusInputs& in) {
           {"limit_bytes", in.store.pin_limit_bytes},
           {"refused", in.store.pins_refused}}},
         {"datasets", datasets_json(in)},
+        {"fill", fill_json(in.store)},
         {"hidden_keys", std::move(hidden)},
         {"configuration",
          Json(std::map<std::string, std::string>(in.configuration.begin(), in.configuration.end()))},

@@ -34,6 +34,7 @@ struct Flight {
     ArenaBufferPtr buffer;  ///< its memory is there before the flight is: no flight waits for memory
     const std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
     std::chrono::steady_clock::time_point sent{};  ///< to the origin, by send() alone
+    std::uint64_t sent_beside = 0;                 ///< requests of the fill at that time
     bool prefetch = false;
     bool fill = false;                                ///< nobody will want it soon
     std::function<void(const Result<void>&)> landed;  ///< called once, when all else is done; may be empty

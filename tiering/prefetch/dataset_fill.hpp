@@ -54,7 +54,11 @@ class DatasetFill {
         /// thread.
         std::function<void()> settles = {};
         Share share;
-        std::uint64_t risk = 0;  ///< bytes
+        // Scope::recognised; on the thread.
+        std::uint64_t risk = 0;                ///< bytes
+        std::function<bool()> may_offer = {};  ///< one more file; false: not yet. Empty: always
+        std::function<void(std::uint64_t)> found =
+            {};  ///< so many files, about, that were offered are read now
     };
     /// passed: not what is to be filled. full: the end.
     enum class Offered : std::uint8_t { taken, full, passed };
@@ -120,6 +124,7 @@ class DatasetFill {
     [[nodiscard]] bool interrupted() const { return stopping() || all_wanted_.load(); }
     /// full: the walk is over.
     Offered offer(const ListedFile& file);
+    [[nodiscard]] bool may_offer() const { return !options_.may_offer || options_.may_offer(); }
 
     // Scope::recognised; all of it on the thread
     bool wait_for_scattered_reads(std::string& root) TIERFS_EXCLUDES(mutex_);

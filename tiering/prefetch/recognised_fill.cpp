@@ -14,7 +14,7 @@ constexpr std::size_t kBehind = 8;
 constexpr std::size_t kMostNotes = 8192;
 constexpr std::size_t kNotesToWake = 16;
 constexpr std::size_t kMostUnread = 8192;
-constexpr std::size_t kOffersBetweenLooks = 256;
+constexpr std::size_t kOffersBetweenLooks = 64;
 constexpr std::chrono::milliseconds kTick{10};
 constexpr std::chrono::milliseconds kLongTick{1000};
 
@@ -153,6 +153,7 @@ void DatasetFill::drain(Segment& segment) {
         if (const auto offered = unread_.find(note.key); offered != unread_.end()) {
             unread_bytes_ -= offered->second;
             unread_.erase(offered);
+            if (options_.found) options_.found(std::uint64_t{1} << unread_bits_);
         }
         if (!known_.insert(note.key).second) continue;
         read_bytes_ += note.size;
@@ -207,7 +208,7 @@ bool DatasetFill::offer_meant(Segment& segment) {
             drain(segment);
             since = 0;
         }
-        while ((unread_bytes_ << unread_bits_) > options_.risk + read_bytes_) {
+        while ((unread_bytes_ << unread_bits_) > options_.risk + read_bytes_ || !may_offer()) {
             if (!pause(kTick) || interrupted()) return false;
             drain(segment);
         }

@@ -60,6 +60,14 @@ Neighbours::Options neighbour_options(const Settings& settings, std::uint64_t ar
     return {std::min(settings.prefetch_window, arena / 4), settings.metadata_ttl};
 }
 
+FillPace::Limits pace_limits(const Settings& settings) {
+    FillPace::Limits limits;
+    limits.most = most_requests_ahead(settings);
+    limits.all = settings.fill_ahead == "all";
+    if (const auto times = parse_times(settings.fill_ahead)) limits.times = *times;
+    return limits;
+}
+
 /// Several are under way at a time (store_fill.cpp), and what a tier that becomes full has no room for any
 /// more is little of it.
 std::uint64_t longest_extent_run(std::uint64_t prefetch_budget, const NvmeTier* nvme) {
@@ -139,6 +147,8 @@ TieredStore::TieredStore(const Settings& settings, const MemoryPlan& plan, const
       prefetcher_(prefetch_limits(settings, arena_->capacity())),
       datasets_(settings, places.pins),
       repeats_(settings.promote_after_reads, settings.promote_within),
+      watches_(settings.fill_ahead != "off"),
+      pace_(pace_limits(settings)),
       runs_(longest_extent_run(prefetch_budget_, places.nvme)),
       listings_(places.origin, settings.metadata_ttl),
       neighbours_(listings_, neighbour_options(settings, arena_->capacity()),
@@ -380,6 +390,8 @@ StoreStats TieredStore::stats() const {
     }
     for (std::size_t number = 0; number < datasets_.count(); ++number)
         stats.datasets.push_back(dataset_status(datasets_.at(number)));
+    stats.fill_pace = pace_.status();
+    stats.fill_under_way = get(counters_.fill_requests);
     pins_status(stats);
     return stats;
 }

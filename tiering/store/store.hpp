@@ -19,6 +19,7 @@
 #include "config/settings.hpp"
 #include "tiering/policy/dataset_policy.hpp"
 #include "tiering/policy/pins.hpp"
+#include "tiering/prefetch/fill_pace.hpp"
 #include "tiering/values/read_reply.hpp"
 #include "tiering/values/tier_stats.hpp"
 
@@ -59,6 +60,8 @@ struct StoreStats {
     std::vector<DatasetStatus> datasets;  ///< by rule; the last: of what no rule is for
     Pins::Totals pins;                    ///< as they were when they were set (gauge)
     std::uint64_t pin_limit_bytes = 0;    ///< (gauge)
+    FillPace::Status fill_pace;           ///< of what is fetched ahead without having been asked for
+    std::uint64_t fill_under_way = 0;     ///< requests of all fills (gauge)
     bool pins_refused = false;            ///< some of what is pinned found no room
     std::uint64_t data_memory_bytes = 0;  ///< arena in use (gauge)
 };

@@ -42,6 +42,7 @@ void TieredStore::send(const FlightPtr& flight, Priority priority) {
         flight->buffer->fetched_ahead = true;
     }
     flight->sent = std::chrono::steady_clock::now();
+    flight->sent_beside = counters_.fill_requests.load(std::memory_order_relaxed);
     origin_.read(std::move(request));
 }
 
@@ -93,6 +94,8 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
         }
     }
     TIERFS_SYNC_POINT("store.flight.landed");
+    if (result && !was_prefetch && !flight->fill && flight->layout.whole)
+        pace_.answered(flight->sent, now, flight->sent_beside);
     const std::uint64_t memory = was_prefetch ? flight->buffer->capacity() : 0;
     if (was_prefetch && flight->fill) {
         counters_.fill_under_way.fetch_sub(memory);

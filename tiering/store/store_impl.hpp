@@ -20,6 +20,7 @@
 #include "tiering/policy/second_touch.hpp"
 #include "tiering/prefetch/dataset_fill.hpp"
 #include "tiering/prefetch/extent_runs.hpp"
+#include "tiering/prefetch/fill_pace.hpp"
 #include "tiering/prefetch/neighbours.hpp"
 #include "tiering/prefetch/stream_prefetcher.hpp"
 #include "tiering/ram/arena.hpp"
@@ -207,6 +208,7 @@ class TieredStore final : public Store {
     /// For those who look at the order of files.
     void small_file_read(const ObjectRef& object, const UnitLayout& layout, Came came) {
         if (!layout.whole || came == Came::before) return;
+        pace_.asked(object.size);
         fill_.note(object, came == Came::from_origin);
         if (came == Came::from_origin) neighbours_.read(object, Neighbours::Clock::now());
     }
@@ -325,6 +327,8 @@ class TieredStore final : public Store {
     };
     Counters counters_;
     std::atomic<bool> fills_recognised_{false};  ///< the fill brings what is recognised as an epoch
+    const bool watches_;                         ///< fill.ahead
+    FillPace pace_;                              ///< of what it brings of that
     // last: their threads use all else
     ExtentRuns runs_;  ///< of the fill's thread alone
     std::atomic<unsigned> runs_under_way_{0};

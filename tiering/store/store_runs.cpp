@@ -92,6 +92,7 @@ DatasetFill::Offered TieredStore::fill_extent_run(ExtentRun run) {
     counters_.fill_under_way.fetch_add(sent->buffer->capacity());
     counters_.fill_requests.fetch_add(1);
     counters_.fetched.fetch_add(sent->bytes(), std::memory_order_relaxed);
+    if (!fill_.walks_all()) pace_.sent(sent->objects.size(), sent->bytes());
     for (const PackedObject& packed : sent->objects)
         dataset.filled.fetch_add(packed.object->size, std::memory_order_relaxed);
     packed_->read_run(sent);

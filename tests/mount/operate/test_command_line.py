@@ -36,6 +36,8 @@ STATUS = {
                   "evidence": {"visits": int, "new": int, "repeats": int, "short_gaps": int, "compared": int,
                                "ordered": int, "sequential": int, "items": int, "bytes": int},
                   "fill": {"done_bytes": int, "total_bytes": int}}],
+    "fill": {"under_way": int, "window": int, "asked_files": int, "sent_files": int, "found_files": int, "quiet_us": int,
+             "beside_us": int},
     "hidden_keys": [{"reason": str, "count": int}],
     "configuration": {"metadata.ttl": str, "log.file": str, "origin.deadline": str},
 }

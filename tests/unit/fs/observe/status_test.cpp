@@ -69,6 +69,8 @@ TEST(Status, HasEveryPromisedMember) {
                     "bytes": 0, "decided_s": 0, "renewals": 0, "evidence": {"visits": 0, "new": 0, "repeats": 0,
                     "short_gaps": 0, "compared": 0, "ordered": 0, "sequential": 0, "items": 0, "bytes": 0},
                     "fill": {"done_bytes": 0, "total_bytes": 0}}],
+      "fill": {"under_way": 0, "window": 0, "asked_files": 0, "sent_files": 0, "found_files": 0, "quiet_us": 0,
+               "beside_us": 0},
       "hidden_keys": [{"reason": "", "count": 0}], "configuration": {"metadata.ttl": ""}})");
     const auto status = status_json(inputs());
     const auto flat = status.flatten();
