@@ -96,7 +96,8 @@ class VersionSteps:
             raise Wrong(f"{what} {handle} ({copy}) of {length} at {offset}: {model.explain(got)}\n  instead of " +
                         "\n  or ".join(model.explain(one[offset:offset + length]) for one in may_be))
         newer = self.newer(copy) if copy.lost and not copy.seen and not copy.dirty else None
-        if got and newer is not None and any(one[offset:offset + length] == got for one in newer.may_be):
+        own = any(one[offset:offset + length] == got for one in copy.may_be)  # bytes that both have tell nothing
+        if got and not own and newer is not None and any(one[offset:offset + length] == got for one in newer.may_be):
             for one in self.handles:
                 one.node = newer if one.node is copy else one.node
             copy, right = newer, [one for one in newer.may_be if one[offset:offset + length] == got]
@@ -220,7 +221,10 @@ class VersionSteps:
         copy = handle.node
         mine = [one for one in self.handles if one.node is copy]
         if handle.writes and not copy.dirty and not any(one.writes or one.has_read for one in mine):
-            copy.seen, copy.later = False, []  # nothing of what was written was seen through those that are left
+            # Nothing of what was written was seen through those that are left: they may be what is at the name by now.
+            there = self.names.get(copy.last_path) if copy.lost else None
+            copy.later = ([] if copy.seen else copy.later) + ([] if there is None or there.is_dir else [there.data])
+            copy.seen = False
         if not mine and self.copies[handle.host].get(copy.path) is copy:
             del self.copies[handle.host][copy.path]
 
