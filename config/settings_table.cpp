@@ -199,9 +199,9 @@ std::vector<Key> make_table() {
          "from 0 on, leaves I when divided by N; only these are fetched ahead of all reads, from the start. "
          "Empty: by watching."},
         {"fill.ahead", Kind::text, &S::fill_ahead,
-         "Small files that are fetched ahead of readers who read a dataset without a class in no order. auto: as many as cost "
-         "these readers little, more where they find them; all: as fast as it goes; a number: at most so many for "
-         "each file that was read; off: none."},
+         "Small files that are fetched ahead of readers who read a dataset without a class in no order; not of "
+         "fill.shard. auto: as many as cost these readers little, more where they find them; all: as fast as it "
+         "goes; a number: at most so many for each file that was read; off: none."},
         {"origin.deadline", Kind::duration, &S::origin_deadline,
          "One operation on the origin, its retries included, takes no longer than this.", 1000, 3600000},
         {"origin.connections", Kind::count, &S::origin_connections,

@@ -49,9 +49,9 @@ def step_epoch(bench, deadline):
 
 def step_first(bench, deadline):
     """The first seconds of a job: 600 of the small files, shuffled, by 4 readers, and all of them; each from a server that
-    answers at once and from one with 20 ms. What the fill costs those who read little, and what it gives those who read all."""
+    answers at once and from one with 20 ms. Tells the price of the fill for who reads little, and its worth for who reads all."""
     rows, tree = [], bench.dataset.small
-    for latency in (0, LATENCY_MS):
+    for latency in (0, LATENCY_MS):  # as the other steps have it, at last
         bench.control(ttfb_ms=latency)
         for count in (SAMPLE, tree.files):
             _, path = bench.names(tree, count=count)
@@ -67,7 +67,6 @@ def step_first(bench, deadline):
                     found[kind].append(count / seconds)
             name = f"{count:,} of {tree.files:,} small files at {latency} ms"
             rows += [at_least("first", name, found["ours"], "files/s", found[kind], kind, bar) for kind, bar in bars.items()]
-    bench.control(ttfb_ms=LATENCY_MS)
     return rows
 
 

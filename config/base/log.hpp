@@ -26,7 +26,8 @@ struct Fields {
 /// Where lines go, which are kept, and how they look. `file` empty: standard error; where that is the
 /// journal's (JOURNAL_STREAM, systemd.exec(5)) each line begins with its priority, and text has no time of
 /// its own. `max_size`: bytes after which the file is put aside as FILE.1; 0: never. Called once at start,
-/// before other threads; until then warnings and errors go to standard error. An unwritable file is an error text, returned; the log then stays on standard error.
+/// before other threads; until then warnings and errors go to standard error. An unwritable file is an error
+/// text, returned; the log then stays on standard error.
 std::string open(Level level, const std::string& file, Form form = Form::text, std::uint64_t max_size = 0,
                  About about = {});
 

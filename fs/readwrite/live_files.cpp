@@ -289,10 +289,22 @@ bool LiveFiles::begin_renewal(LiveNode& node) {
 }
 
 bool LiveFiles::renew_to_show(LiveNode& node, const std::function<Result<PosixFile::Renewal>()>& renew) {
-    if (begin_renewal(node) && renew()) return true;
-    const MutexLock lock(node.content.mutex);
-    node.content.is_seen = true;
-    return false;
+    auto& content = node.content;
+    std::shared_ptr<const ObjectRef> object;
+    {
+        const MutexLock lock(content.mutex);
+        if (content.is_seen) return false;
+        object = content.object;
+    }
+    const bool begun = begin_renewal(node);
+    const auto before = renewals(node);
+    const auto renewed = begun ? renew() : fail(ESTALE, "it is open for writing");
+    const MutexLock lock(content.mutex);
+    // What the server did not say now it may say when bytes are asked for.
+    if (renewed || renewed.error().code == ESTALE) content.is_seen = true;
+    if (begun && !renewed && content.renewals == before && content.writers == 0)
+        content.object = std::move(object);
+    return renewed.has_value();
 }
 
 // The kernel takes an answer with too few bytes for the end of the file, unless it has been told of attributes

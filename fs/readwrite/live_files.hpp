@@ -119,7 +119,8 @@ class LiveFiles {
     static void tell(LiveNode& node, std::uint64_t asked, const std::function<void()>& reply);
     /// Attributes of an open file that has lost its name are about to be shown. Where another host has replaced it
     /// before anything of it was read, `renew` (of PosixFile or PosixOrigin, with kAnySize) makes it what is there
-    /// now, so that the size that is shown is of the bytes that will be. False: it is what it was, and stays so.
+    /// now, and that it stays: the size that is shown is of the bytes that will be, which come past the tiers. False: it
+    /// is what it was.
     static bool renew_to_show(LiveNode& node, const std::function<Result<PosixFile::Renewal>()>& renew);
     Result<void> write(LiveFile& file, std::span<const std::byte> bytes, std::uint64_t offset);
 

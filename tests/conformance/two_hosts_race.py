@@ -30,7 +30,7 @@ def version(data):
     if len(data) == 1:
         return None  # one byte says nothing
     try:
-        number = int(block[:15], 16)
+        number = model.number_of(block[:15])
     except ValueError:
         raise Wrong(f"bytes of nobody: {model.explain(data)}") from None
     if data != content(number):

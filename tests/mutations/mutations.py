@@ -202,8 +202,8 @@ MUTATIONS = [
     Mutation(
         "renewed-after-a-look", "a file that somebody has read from becomes another version under him",
         "fs/readwrite/live_files.cpp",
-        "        if (content.is_seen || content.writers != 0) return",
-        "        if (content.writers != 0) return",
+        "    if (content.is_seen || content.writers != 0) return",
+        "    if (content.writers != 0) return",
         mount="test_open_file_is_one_version"),
     Mutation(
         "link-replaces", "link(2) on a bucket replaces what another host has put there",

@@ -12,6 +12,7 @@
 #include "config/base/mutex.hpp"
 #include "tiering/fetch/read_operation.hpp"
 #include "tiering/fetch/recent_failures.hpp"
+#include "tiering/prefetch/fill_pace.hpp"
 #include "tiering/ram/arena.hpp"
 #include "tiering/values/unit.hpp"
 
@@ -34,7 +35,9 @@ struct Flight {
     ArenaBufferPtr buffer;  ///< its memory is there before the flight is: no flight waits for memory
     const std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
     std::chrono::steady_clock::time_point sent{};  ///< to the origin, by send() alone
-    std::uint64_t sent_beside = 0;                 ///< requests of the fill at that time
+    FillPace::Request wait;                        ///< of its reader, where `is_waited_for`: likewise
+    bool is_waited_for = false;
+    bool is_paced = false;  ///< of the fill that nobody asked for
     bool prefetch = false;
     bool fill = false;                                ///< nobody will want it soon
     std::function<void(const Result<void>&)> landed;  ///< called once, when all else is done; may be empty

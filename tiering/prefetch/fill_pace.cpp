@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace tierfs {
 namespace {
 
-/// What nobody asks for meanwhile does not hold the fill for longer.
+/// Where nobody asks meanwhile a pause does not hold the fill for longer.
 constexpr std::chrono::milliseconds kLongestProbe{200};
+/// However much readers find, the others wait ten times as long at most.
+constexpr double kMostFound = 0.9;
 
 /// 2: the median; 4: the lower quartile.
 std::chrono::nanoseconds least_of(std::size_t parts, std::span<const std::chrono::nanoseconds> values) {
@@ -27,7 +30,7 @@ void FillPace::asked(std::uint64_t bytes) {
     if (asked_ - asked_before_ < kFirst) return;
     const double lately =
         static_cast<double>(found_ - found_before_) / static_cast<double>(asked_ - asked_before_);
-    share_found_ = std::min(0.98, (share_found_ + lately) / 2);
+    share_found_ = std::min(kMostFound, (share_found_ + std::min(1.0, lately)) / 2);
     asked_before_ = asked_;
     found_before_ = found_;
 }
@@ -41,23 +44,34 @@ FillPace::Wait FillPace::quiet_wait() const {
     return least_of(4, std::span(quiet_).first(std::min(quiet_count_, kQuiet)));
 }
 
-void FillPace::answered(Clock::time_point sent, Clock::time_point now, std::uint64_t fill) {
+void FillPace::waits(Request& request) {
     MutexLock lock(mutex_);
-    asked_at_ = now;
-    if (fill == 0) {
-        quiet_[quiet_count_++ % kQuiet] = now - sent;
-        if (probe_left_ > 0 && --probe_left_ == 0) set_window(window_, now);
+    ++waiting_;
+    request.before = sent_;
+}
+
+void FillPace::answered(const Request& request, Clock::time_point now, bool failed) {
+    MutexLock lock(mutex_);
+    --waiting_;
+    answered_ = now;
+    if (failed || request.has_others) return;
+    const Wait wait = now - request.sent;
+    if (request.fill == 0) {
+        if (request.before != sent_) return;  // the fill began behind it
+        quiet_[quiet_count_++ % kQuiet] = wait;
+        if (probe_left_ > 0 && --probe_left_ == 0) changed_ = now;
         return;
     }
-    if (sent < changed_ || probe_left_ > 0) return;  // not of this window
+    if (request.sent < changed_ || probe_left_ > 0) return;  // not of this window
     ++since_probe_;
-    beside_[beside_count_++] = now - sent;
+    beside_[beside_count_++] = wait;
     if (beside_count_ == kVerdict) judge(now);
 }
 
 void FillPace::judge(Clock::time_point now) {
     last_beside_ = least_of(2, beside_);
-    if (quiet_count_ == 0) return set_window(window_, now);
+    beside_count_ = 0;
+    if (quiet_count_ == 0) return pause(now);
     const double bearable = static_cast<double>(quiet_wait().count()) * kCost / (1 - share_found_);
     const double waited = static_cast<double>(std::max<std::int64_t>(last_beside_.count(), 1));
     if (waited <= bearable) {
@@ -69,8 +83,12 @@ void FillPace::judge(Clock::time_point now) {
         set_window(static_cast<std::uint64_t>(static_cast<double>(window_) * less), now);
     }
     if (since_probe_ < until_probe_) return;
-    since_probe_ = 0;
     until_probe_ = std::min(until_probe_ * 2, kMostUntilProbe);
+    pause(now);
+}
+
+void FillPace::pause(Clock::time_point now) {
+    since_probe_ = 0;
     probe_left_ = kProbe;
     probe_since_ = now;
 }
@@ -80,7 +98,8 @@ void FillPace::grow(Clock::time_point now) {
 }
 
 void FillPace::set_window(std::uint64_t window, Clock::time_point now) {
-    window_ = std::clamp<std::uint64_t>(window, 1, limits_.most);
+    const auto clamped = std::clamp<std::uint64_t>(window, 1, limits_.most);
+    if (std::exchange(window_, clamped) == clamped) return;
     beside_count_ = 0;
     changed_ = now;
 }
@@ -88,7 +107,7 @@ void FillPace::set_window(std::uint64_t window, Clock::time_point now) {
 bool FillPace::is_probing(Clock::time_point now) {
     if (probe_left_ > 0 && now - probe_since_ > kLongestProbe) {
         probe_left_ = 0;
-        set_window(window_, now);
+        changed_ = now;
     }
     return probe_left_ > 0;
 }
@@ -102,7 +121,10 @@ bool FillPace::may_send(std::uint64_t under_way, Clock::time_point now) {
             return false;
         if (is_probing(now)) return false;
         if (changed_ == Clock::time_point{}) changed_ = now;
-        if (now - std::max(asked_at_, changed_) >= kIdle) grow(now);
+        if (waiting_ == 0 && now - std::max({answered_, changed_, grown_}) >= kIdle) {
+            grown_ = now;
+            grow(now);
+        }
         if (under_way >= window_) return false;
     }
     return true;

@@ -16,6 +16,7 @@ constexpr std::size_t kNotesToWake = 16;
 constexpr std::size_t kMostUnread = 8192;
 constexpr std::size_t kOffersBetweenLooks = 64;
 constexpr std::chrono::milliseconds kTick{10};
+constexpr unsigned kTicksUntilSettled = 100;
 constexpr std::chrono::milliseconds kLongTick{1000};
 
 std::uint64_t key_of(std::string_view path) {
@@ -208,8 +209,10 @@ bool DatasetFill::offer_meant(Segment& segment) {
             drain(segment);
             since = 0;
         }
-        while ((unread_bytes_ << unread_bits_) > options_.risk + read_bytes_ || !may_offer()) {
-            if (!pause(kTick) || interrupted()) return false;
+        for (unsigned ticks = 0;
+             (unread_bytes_ << unread_bits_) > options_.risk + read_bytes_ || !may_offer(); ++ticks) {
+            if (ticks == kTicksUntilSettled) settle();  // readers may have gone
+            if (!pause(ticks < kTicksUntilSettled ? kTick : kLongTick) || interrupted()) return false;
             drain(segment);
         }
         if (is_useless()) {

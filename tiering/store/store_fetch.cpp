@@ -42,7 +42,12 @@ void TieredStore::send(const FlightPtr& flight, Priority priority) {
         flight->buffer->fetched_ahead = true;
     }
     flight->sent = std::chrono::steady_clock::now();
-    flight->sent_beside = counters_.fill_requests.load(std::memory_order_relaxed);
+    flight->is_waited_for = priority == Priority::demand && flight->layout.whole;
+    if (flight->is_waited_for) {
+        const std::uint64_t paced = counters_.paced_requests.load(std::memory_order_relaxed);
+        flight->wait = {flight->sent, paced, counters_.fill_requests.load(std::memory_order_relaxed) > paced};
+        pace_.waits(flight->wait);
+    }
     origin_.read(std::move(request));
 }
 
@@ -94,12 +99,12 @@ void TieredStore::complete(const FlightPtr& flight, Result<void> result) {
         }
     }
     TIERFS_SYNC_POINT("store.flight.landed");
-    if (result && !was_prefetch && !flight->fill && flight->layout.whole)
-        pace_.answered(flight->sent, now, flight->sent_beside);
+    if (flight->is_waited_for) pace_.answered(flight->wait, now, !result);
     const std::uint64_t memory = was_prefetch ? flight->buffer->capacity() : 0;
     if (was_prefetch && flight->fill) {
         counters_.fill_under_way.fetch_sub(memory);
         counters_.fill_requests.fetch_sub(1);
+        if (flight->is_paced) counters_.paced_requests.fetch_sub(1);
         fill_.wake();
     }
     if (was_prefetch && !flight->fill) {

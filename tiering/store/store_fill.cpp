@@ -22,7 +22,7 @@ void TieredStore::start_fill() {
         asked = asked || is_filled(dataset);
         watched = watched || !dataset.policy.is_configured();
     }
-    watched = watched && watches_;
+    watched = watched && (watches_ || share_.count > 1);
     DatasetFill::Options options;
     options.share = share_;
     options.stays = true;
@@ -43,7 +43,7 @@ void TieredStore::start_fill() {
     const std::uint64_t tiers = plan_.ram_tier + (nvme_ != nullptr ? nvme_->stats().limit_bytes : 0);
     options.risk = std::min(tiers / 4, kMostRisk);
     options.may_offer = [this] {
-        return pace_.may_send(counters_.fill_requests.load(), FillPace::Clock::now());
+        return pace_.may_send(counters_.paced_requests.load(), FillPace::Clock::now());
     };
     options.found = [this](std::uint64_t files) { pace_.found(files); };
     gate_.add();
@@ -156,7 +156,11 @@ DatasetFill::Offered TieredStore::fill_run(const std::shared_ptr<const ObjectRef
         shard.add(flight);
     }
     if (warming) warming->begin_part();
-    if (!warming && !fill_.walks_all()) pace_.sent(first == 0 && unit == 0 ? 1 : 0, size);
+    flight->is_paced = !warming && !fill_.walks_all();
+    if (flight->is_paced) {
+        counters_.paced_requests.fetch_add(1);
+        if (!is_gathered_) pace_.sent(first == 0 && unit == 0 ? 1 : 0, size);
+    }
     gate_.add();
     counters_.fill_under_way.fetch_add(flight->buffer->capacity());
     counters_.fill_requests.fetch_add(1);

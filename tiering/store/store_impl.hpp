@@ -323,12 +323,13 @@ class TieredStore final : public Store {
     StripedCounter fetches_large_bytes_;
     struct Counters {
         std::atomic<std::uint64_t> errors{0}, fetched{0}, prefetched{0}, prefetch_under_way{0},
-            fill_under_way{0}, fill_requests{0}, prefetch_requests{0};
+            fill_under_way{0}, fill_requests{0}, paced_requests{0}, prefetch_requests{0};
     };
     Counters counters_;
     std::atomic<bool> fills_recognised_{false};  ///< the fill brings what is recognised as an epoch
     const bool watches_;                         ///< fill.ahead
-    FillPace pace_;                              ///< of what it brings of that
+    bool is_gathered_ = false;  ///< what the fill's thread sends now was counted when its run was gathered
+    FillPace pace_;             ///< of what it brings of that
     // last: their threads use all else
     ExtentRuns runs_;  ///< of the fill's thread alone
     std::atomic<unsigned> runs_under_way_{0};

@@ -9,6 +9,7 @@ namespace tierfs {
 /// A run on its way.
 struct TieredStore::FillRun : ExtentRun {
     ArenaBufferPtr buffer;  ///< `destination`
+    bool is_paced = false;  ///< of the fill that nobody asked for
     std::chrono::steady_clock::time_point sent;
 };
 
@@ -51,14 +52,17 @@ std::optional<DatasetFill::Offered> TieredStore::fill_with_others(
     // What is to be compressed here, and is not there, is packed again.
     if (!place || (place->codec == Codec::none && datasets_.codec_of(*object) != Codec::none))
         return std::nullopt;
+    if (!fill_.walks_all()) pace_.sent(1, object->size);
     auto run = runs_.add({object, std::move(*place)}, dataset.number);
     return run ? fill_extent_run(std::move(*run)) : DatasetFill::Offered::taken;
 }
 
 DatasetFill::Offered TieredStore::fill_each(const std::vector<PackedObject>& objects) {
     auto offered = DatasetFill::Offered::taken;
+    is_gathered_ = true;
     for (const PackedObject& packed : objects)
         if (offered == DatasetFill::Offered::taken && !fill_.stopping()) offered = fill_singly(packed.object);
+    is_gathered_ = false;
     return offered;
 }
 
@@ -92,7 +96,8 @@ DatasetFill::Offered TieredStore::fill_extent_run(ExtentRun run) {
     counters_.fill_under_way.fetch_add(sent->buffer->capacity());
     counters_.fill_requests.fetch_add(1);
     counters_.fetched.fetch_add(sent->bytes(), std::memory_order_relaxed);
-    if (!fill_.walks_all()) pace_.sent(sent->objects.size(), sent->bytes());
+    sent->is_paced = !fill_.walks_all();
+    if (sent->is_paced) counters_.paced_requests.fetch_add(1);
     for (const PackedObject& packed : sent->objects)
         dataset.filled.fetch_add(packed.object->size, std::memory_order_relaxed);
     packed_->read_run(sent);
@@ -112,6 +117,7 @@ void TieredStore::run_arrived(const std::shared_ptr<FillRun>& run, const Result<
     }
     counters_.fill_under_way.fetch_sub(run->buffer->capacity());
     counters_.fill_requests.fetch_sub(1);
+    if (run->is_paced) counters_.paced_requests.fetch_sub(1);
     run->buffer.reset();
     runs_under_way_.fetch_sub(1);
     fill_.wake();

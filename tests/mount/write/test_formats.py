@@ -16,7 +16,7 @@ COMMITS, AT_ONCE, ROWS = 40, 8, 1000
 
 
 @pytest.mark.parametrize("kind", MODULES)
-def test_commits_of_two_hosts_are_all_there(rgw_bucket, mount, kind):
+def test_tables_of_two_hosts_lose_no_commit(rgw_bucket, mount, kind):
     if processes.run([PYTHON, "-c", f"import {MODULES[kind]}"]).returncode != 0:
         pytest.skip(f"{PYTHON} has no {MODULES[kind]} (TIERFS_TEST_FORMATS_PYTHON)")
     mounts = [mount(rgw_bucket.source(), rgw_bucket.options({"rw": None, "metadata.ttl": "1s"}), env=rgw_bucket.env)

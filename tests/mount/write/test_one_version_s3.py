@@ -217,7 +217,7 @@ def test_descriptor_that_was_refused_stays_so(show, put):
 
 
 def mapped(descriptor, length):
-    """What a child sees through a mapping of its standard input; None: SIGBUS."""
+    """A child reads this through a mapping of its standard input; None: SIGBUS."""
     program = """
 import mmap, sys
 with mmap.mmap(0, int(sys.argv[1]), access=mmap.ACCESS_READ) as pages:

@@ -23,6 +23,7 @@ struct World {
     microseconds travel, work;
     std::uint64_t files = 20'000;
     bool fills = true;
+    int readers = 4;
     FillPace::Limits limits{256, false, 0};
 
     std::uint64_t read = 0, brought = 0, found = 0;
@@ -31,9 +32,9 @@ struct World {
     microseconds run(std::uint64_t count) {
         FillPace pace(limits);
         struct Event {
-            Time at, sent;
+            Time at;
             bool fill = false;
-            std::uint64_t beside = 0;
+            FillPace::Request wait;
             bool operator<(const Event& other) const { return at > other.at; }
         };
         std::priority_queue<Event> events;
@@ -47,7 +48,9 @@ struct World {
         std::uint64_t next = 0;
         const auto request = [&](bool fill) {
             free = std::max(free, now) + (fill ? work : 2 * work);
-            events.push({free + travel, now, fill, filling});
+            FillPace::Request wait{now, filling};
+            if (!fill) pace.waits(wait);
+            events.push({free + travel, fill, wait});
         };
         const auto ask = [&] {
             while (read < count) {
@@ -68,7 +71,7 @@ struct World {
                 request(true);
             }
         };
-        for (int reader = 0; reader < 4; ++reader) ask();
+        for (int reader = 0; reader < readers; ++reader) ask();
         while (read < count && !events.empty()) {
             const Event event = events.top();
             events.pop();
@@ -76,7 +79,7 @@ struct World {
             if (event.fill) {
                 --filling;
             } else {
-                pace.answered(event.sent, now, event.beside);
+                pace.answered(event.wait, now, false);
                 ask();
             }
             fill();
@@ -126,6 +129,39 @@ TEST(FillPace, AnEpochIsNotHeldUpWhereTheProcessorsAreBusy) {
     World filled = near(), quiet = near();
     quiet.fills = false;
     EXPECT_LT(filled.run(20'000), quiet.run(20'000) * 12 / 10);
+}
+
+TEST(FillPace, KeepsItsMeasureWhereAReaderWaitsForLong) {
+    for (const int readers : {1, 4}) {
+        World filled{microseconds(100'000), microseconds(2'000)}, quiet = filled;
+        filled.readers = quiet.readers = readers;
+        quiet.fills = false;
+        EXPECT_LT(filled.run(300), quiet.run(300) * 14 / 10) << readers;
+        EXPECT_GT(filled.brought, 1000U) << readers;
+    }
+}
+
+TEST(FillPace, BecomesNarrowAgainWhenReadersComeBack) {
+    FillPace pace({256, false, 0});
+    Time now{std::chrono::hours(1)};
+    for (int i = 0; i < 100; ++i) pace.asked(1000);
+    const auto read = [&](std::chrono::microseconds wait, std::uint64_t fill) {
+        FillPace::Request request{now, fill};
+        pace.waits(request);
+        now += wait;
+        pace.answered(request, now, false);
+    };
+    for (int i = 0; i < 32; ++i) read(microseconds(500), 0);
+    for (int i = 0; i < 10; ++i) {
+        now += FillPace::kIdle;
+        (void)pace.may_send(255, now);
+    }
+    EXPECT_EQ(pace.status().window, 256U);
+    for (int i = 0; i < 60; ++i) {
+        read(microseconds(250) * (2 + pace.status().window), pace.status().window);
+        (void)pace.may_send(255, now);
+    }
+    EXPECT_LE(pace.status().window, 4U);
 }
 
 TEST(FillPace, BringsLittleUntilEnoughWasRead) {

@@ -188,5 +188,18 @@ TEST(StoreFill, FailsForOneFileAndStopsInMidFlight) {
     h.expect_bytes(*reader, *object, 0, kSize);
 }
 
+TEST(StoreFill, MeasuresHowLongReadersWait) {
+    Scene made;
+    made.nvme = true;
+    made.mode = fake::FakeOrigin::Mode::threads;
+    made.threads = 1;
+    Harness h(made);
+    for (const char* name : {"a", "b", "c"}) h.check(fake::object(name, 1000), 0, 1000);
+    const auto pace = h.store->stats().fill_pace;
+    EXPECT_EQ(pace.asked_files, 3U);
+    EXPECT_GT(pace.quiet.count(), 0);
+    EXPECT_EQ(pace.sent_files, 0U);
+}
+
 }  // namespace store_fill_test
 }  // namespace tierfs
