@@ -123,10 +123,13 @@ ArenaBufferPtr TieredStore::fill_memory(std::uint64_t size, bool in_one_piece) {
     return nullptr;
 }
 
-bool TieredStore::wait_for_room(Dataset& dataset, const UnitLayout& layout, std::uint64_t size) {
+bool TieredStore::wait_for_room(Dataset& dataset, const UnitLayout& layout, std::uint64_t size, bool guided) {
     // What is under way goes to what is left of the tier: near its end, wait for it.
     const auto fits_nvme = [&] { return nvme_takes(dataset, layout, size, counters_.fill_under_way.load()); };
+    // Where NVMe is full RAM is for what readers ask for: a guess would go before its turn comes.
+    const bool guesses = nvme_ != nullptr && !guided && !fill_.walks_all();
     const auto fits_ram = [&] {
+        if (guesses) return false;
         const std::uint64_t bytes = Arena::rounded(size) + counters_.fill_under_way.load();
         return may_pin(dataset, bytes) && ram_.make_kept_room(bytes, dataset.number);
     };
@@ -141,7 +144,8 @@ DatasetFill::Offered TieredStore::fill_run(const std::shared_ptr<const ObjectRef
                                            const UnitLayout& layout, std::uint64_t unit, std::uint32_t first,
                                            std::uint32_t count, const std::shared_ptr<Warming>& warming) {
     const std::uint64_t size = layout.block_end(unit, first + count - 1) - layout.block_begin(unit, first);
-    if (!wait_for_room(datasets_.of(*object), layout, size)) return DatasetFill::Offered::full;
+    if (!wait_for_room(datasets_.of(*object), layout, size, warming != nullptr))
+        return DatasetFill::Offered::full;
     ArenaBufferPtr buffer = fill_memory(size);
     if (!buffer) return DatasetFill::Offered::full;
     FlightPtr flight = make_flight(object, layout, unit, first, count, std::move(buffer), true);

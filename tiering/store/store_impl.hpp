@@ -233,8 +233,8 @@ class TieredStore final : public Store {
     /// Fetches what neither the tiers have nor anybody brings.
     Result<void> bring_missing(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
                                const std::shared_ptr<Warming>& warming, const std::function<bool()>& stopped);
-    /// False: no tier has room for so much of it, nor comes to have.
-    bool wait_for_room(Dataset& dataset, const UnitLayout& layout, std::uint64_t size);
+    /// False: no tier has room for so much of it, nor comes to have. `guided`: somebody asked for it.
+    bool wait_for_room(Dataset& dataset, const UnitLayout& layout, std::uint64_t size, bool guided);
     /// `warming`: who waits for it; may be null.
     DatasetFill::Offered fill_run(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
                                   std::uint64_t unit, std::uint32_t first, std::uint32_t count,

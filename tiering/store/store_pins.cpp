@@ -61,7 +61,7 @@ Result<void> TieredStore::move_pinned(const ObjectRef& object, const UnitLayout&
         if (fill_.stopping()) return fail(ECANCELED, "the mount is going away");
         return fail(ENOSPC, "no tier has room to keep it, or pin.limit does not leave any");
     };
-    if (!wait_for_room(dataset, layout, size)) return no_room();
+    if (!wait_for_room(dataset, layout, size, true)) return no_room();
     const bool to_nvme = nvme_takes(dataset, layout, size);
     const BlockMask blocks = block_range(first, count);
     if (!to_nvme && (ram_.keep(key, dataset.number, false) & blocks) == blocks) return {};
