@@ -7,6 +7,8 @@
 #include <new>
 #include <utility>
 
+#include "tiering/values/unit.hpp"
+
 namespace tierfs {
 
 namespace {
@@ -28,6 +30,17 @@ ArenaBuffer::ArenaBuffer(std::shared_ptr<Arena> arena, std::span<std::byte> memo
     : Buffer(memory, size),
       arena_(std::move(arena)),
       given_(std::make_unique<std::atomic<std::uint64_t>[]>((memory.size() / Arena::kPage + 63) / 64)) {}
+
+bool ArenaBuffer::give(std::uint64_t begin, std::uint64_t end) {
+    const auto first = static_cast<std::uint32_t>(begin / kBlockSize);
+    const BlockMask blocks = block_range(first, static_cast<std::uint32_t>(block_count(end)) - first);
+    const std::uint64_t size = bytes().size();
+    // Mostly nothing is new: then no cache line is written.
+    if ((used.load() & blocks) != blocks) used.fetch_or(blocks);
+    if (end == size && !ended_.load()) ended_.store(true);
+    const BlockMask all = block_range(0, static_cast<std::uint32_t>(block_count(size)));
+    return ended_.load() && (used.load() & all) == all && !over_.load() && !over_.exchange(true);
+}
 
 std::uint64_t ArenaBuffer::take_fresh(std::uint64_t begin, std::uint64_t end) {
     constexpr std::uint64_t kWordPages = 64;

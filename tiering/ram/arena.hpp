@@ -48,12 +48,19 @@ class ArenaBuffer final : public Buffer {
     /// Bit i: an application has been given bytes of block i (counted from the buffer's start).
     std::atomic<std::uint64_t> used{0};
 
+    /// Notes that an application has been given [begin, end) of this buffer. True, once: now it has been given
+    /// some of each block, and the last byte. Thread-safe.
+    bool give(std::uint64_t begin, std::uint64_t end);
+    /// Whether `give` has said so.
+    [[nodiscard]] bool is_over() const { return over_.load(); }
+
     /// How many bytes of [begin, end) of this buffer no application has been given before, and notes that
     /// they now were. Kept by pages of 4 KiB, the grain of the kernel's reads. Thread-safe.
     std::uint64_t take_fresh(std::uint64_t begin, std::uint64_t end);
 
   private:
     std::shared_ptr<Arena> arena_;
+    std::atomic<bool> ended_{false}, over_{false};
     std::unique_ptr<std::atomic<std::uint64_t>[]> given_;  ///< a bit a page
 };
 

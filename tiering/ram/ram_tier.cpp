@@ -30,7 +30,7 @@ BlockMask RamTier::present(const UnitKey& key) {
     return blocks;
 }
 
-void RamTier::touched(Shard& shard, Entries::iterator place, BlockMask want, bool to_end) {
+void RamTier::touched(Shard& shard, Entries::iterator place, BlockMask want) {
     Entry& entry = place->second;
     entry.last = now_.load(std::memory_order_relaxed);
     if (entry.queue != Queue::ahead) {
@@ -42,13 +42,26 @@ void RamTier::touched(Shard& shard, Entries::iterator place, BlockMask want, boo
         if ((segment.blocks & ~(used | want)) != 0) return;
     }
     // Nothing is ahead of the reader any more. Without a tier to keep it in, a reader of small pieces still
-    // needs the rest of the last block.
-    if (options_.limit > 0 && entry.stay != RamStay::passes) {
-        leave_queue(shard, place);
-        add_used(shard, place);
-    } else if (to_end) {
-        drop(shard, place);
-    }
+    // needs the rest of the last block: see over().
+    if (passes(entry)) return;
+    leave_queue(shard, place);
+    add_used(shard, place);
+}
+
+bool RamTier::passes(const Entry& entry) const {
+    return options_.limit == 0 || entry.stay == RamStay::passes;
+}
+
+void RamTier::over(const UnitKey& key) {
+    Shard& shard = shard_of(key);
+    MutexLock lock(shard.mutex);
+    const auto place = shard.entries.find(key);
+    if (place == shard.entries.end()) return;
+    const Entry& entry = place->second;
+    if (entry.queue != Queue::ahead || !passes(entry)) return;
+    const bool all = std::all_of(entry.segments.begin(), entry.segments.end(),
+                                 [](const Segment& segment) { return segment.buffer->is_over(); });
+    if (all) drop(shard, place);
 }
 
 void RamTier::insert(const UnitKey& key, const ArenaBufferPtr& buffer, std::uint32_t first_block,
@@ -222,7 +235,7 @@ bool RamTier::evict_ahead() {
     MutexLock lock(oldest->mutex);
     if (oldest->ahead.empty()) return true;  // used meanwhile; the caller looks again
     const auto place = oldest->entries.find(oldest->ahead.front().key);
-    if (options_.limit == 0 || place->second.stay == RamStay::passes) {
+    if (passes(place->second)) {
         drop(*oldest, place);
     } else {
         leave_queue(*oldest, place);

@@ -43,10 +43,10 @@ class RamTier {
     explicit RamTier(const RamTierOptions& options);
 
     /// Calls visitor(buffer, blocks) for each buffer with some of the blocks `want`; `blocks` are numbered
-    /// in the unit. Runs under the shard's lock: copy what is needed. `to_end`: the read goes to the unit's
-    /// last byte. Returns the blocks found.
+    /// in the unit. Runs under the shard's lock: copy what is needed. Returns the
+    /// blocks found.
     template <typename Visitor>
-    BlockMask visit(const UnitKey& key, BlockMask want, bool to_end, Visitor&& visitor) {
+    BlockMask visit(const UnitKey& key, BlockMask want, Visitor&& visitor) {
         Shard& shard = shard_of(key);
         MutexLock lock(shard.mutex);
         const auto found = shard.entries.find(key);
@@ -58,9 +58,12 @@ class RamTier {
             have |= blocks;
             visitor(segment.buffer, blocks);
         }
-        if (have != 0) touched(shard, found, want, to_end);
+        if (have != 0) touched(shard, found, want);
         return have;
     }
+
+    /// A buffer of this unit is over (ArenaBuffer::give): what passes by goes when all that is here of it is.
+    void over(const UnitKey& key);
 
     /// Which blocks of the unit are here.
     [[nodiscard]] BlockMask present(const UnitKey& key);
@@ -154,8 +157,9 @@ class RamTier {
     Shard& shard_of(const UnitKey& key) {
         return *shards_[(std::hash<UnitKey>{}(key) >> 20U) & (shards_.size() - 1)];
     }
-    void touched(Shard& shard, Entries::iterator place, BlockMask want, bool to_end)
-        TIERFS_REQUIRES(shard.mutex);
+    void touched(Shard& shard, Entries::iterator place, BlockMask want) TIERFS_REQUIRES(shard.mutex);
+    /// It goes with its last byte.
+    [[nodiscard]] bool passes(const Entry& entry) const;
     void add_ahead(Shard& shard, Entries::iterator place) TIERFS_REQUIRES(shard.mutex);
     /// Among what has been used: kept or not.
     void add_used(Shard& shard, Entries::iterator place) TIERFS_REQUIRES(shard.mutex);

@@ -206,13 +206,13 @@ void TieredStore::read(std::shared_ptr<const ObjectRef> object, std::uint64_t of
     watch(dataset, *object, layout, offset, end, advice.sequential);
     ReadReply reply;
     if (read_from_ram(layout, object->content, offset, end, reply)) {
-        small_file_read(*object, layout, account(reply, dataset));
+        small_file_read(*object, layout, account(reply, *object, layout));
         if (timed) latencies_.ram.add(Clock::now() - since, kTimedOneOf);
         callback(std::move(reply));
     } else if (add(reads_.mine().ram_misses, 1);
                !layout.whole && !advice.sequential && read_exactly(*object, offset, end, reply)) {
         nvme_->claim(object->content, dataset.number);
-        account(reply, dataset);
+        account(reply, *object, layout);
         callback(std::move(reply));
     } else {
         auto operation = std::make_shared<ReadOperation>();
@@ -238,9 +238,8 @@ bool TieredStore::read_from_ram(const UnitLayout& layout, const ContentId& id, s
     std::uint64_t expected = begin;  // pieces must come in order; if a unit's segments do not, plan it
     for (std::uint64_t unit = first; unit <= last; ++unit) {
         const BlockMask want = layout.touched(unit, begin, end);
-        const BlockMask have = ram_.visit(
-            UnitKey{id, unit}, want, end >= layout.end_of(unit),
-            [&](const ArenaBufferPtr& buffer, BlockMask blocks) {
+        const BlockMask have =
+            ram_.visit(UnitKey{id, unit}, want, [&](const ArenaBufferPtr& buffer, BlockMask blocks) {
                 for_each_run(blocks, kLargestUnitBlocks, [&](std::uint32_t from, std::uint32_t count) {
                     const std::uint64_t at = std::max(begin, layout.block_begin(unit, from));
                     const std::uint64_t to = std::min(end, layout.block_end(unit, from + count - 1));
@@ -257,7 +256,8 @@ bool TieredStore::read_from_ram(const UnitLayout& layout, const ContentId& id, s
     return true;
 }
 
-TieredStore::Came TieredStore::account(ReadReply& reply, Dataset& dataset) {
+TieredStore::Came TieredStore::account(ReadReply& reply, const ObjectRef& object, const UnitLayout& layout) {
+    Dataset& dataset = datasets_.of(object);
     std::uint64_t total = 0, fresh[2] = {0, 0};
     for (std::size_t i = 0; i < reply.pieces.size(); ++i) {
         const auto piece = reply.pieces[i];
@@ -265,11 +265,7 @@ TieredStore::Came TieredStore::account(ReadReply& reply, Dataset& dataset) {
         auto& buffer = static_cast<ArenaBuffer&>(*reply.owners[i]);
         const auto begin = static_cast<std::uint64_t>(piece.data() - buffer.bytes().data());
         const std::uint64_t end = begin + piece.size();
-        const auto first = static_cast<std::uint32_t>(begin / kBlockSize);
-        const BlockMask blocks = block_range(first, static_cast<std::uint32_t>(block_count(end)) - first);
-        if ((buffer.used.load(std::memory_order_relaxed) & blocks) != blocks) {
-            buffer.used.fetch_or(blocks, std::memory_order_relaxed);
-        }
+        if (buffer.give(begin, end)) ram_.over(UnitKey{object.content, layout.unit_of(buffer.object_offset)});
         const std::uint64_t taken = buffer.take_fresh(begin, end);
         fresh[buffer.source == ArenaBuffer::Source::nvme ? 1 : 0] += taken;
         if (buffer.fetched_ahead && taken != 0) add(reads_.mine().prefetched_used, taken);
@@ -312,7 +308,7 @@ void TieredStore::finish(const ReadOperationPtr& operation) {
             piece.buffer->bytes().subspan(piece.begin - piece.buffer->object_offset, piece.length));
         reply.owners.push_back(std::move(piece.buffer));
     }
-    account(reply, datasets_.of(*operation->object));
+    account(reply, *operation->object, operation->layout);
     time_operation(*operation);
     operation->callback(std::move(reply));
 }

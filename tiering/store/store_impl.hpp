@@ -157,7 +157,7 @@ class TieredStore final : public Store {
     bool read_exactly(const ObjectRef& object, std::uint64_t begin, std::uint64_t end, ReadReply& reply);
     // store.cpp
     /// Says where that came from which was not used before.
-    Came account(ReadReply& reply, Dataset& dataset);
+    Came account(ReadReply& reply, const ObjectRef& object, const UnitLayout& layout);
     void fail_read(const ReadCallback& callback, Error error);
     void finish(const ReadOperationPtr& operation);
     void time_operation(const ReadOperation& operation);

@@ -38,8 +38,8 @@ bool TieredStore::copy_from_tiers(const ObjectRef& object, const UnitLayout& lay
     const std::uint64_t begin = layout.block_begin(unit, first);
     const std::uint64_t size = layout.block_end(unit, first + count - 1) - begin;
     const auto to = buffer.writable().first(size);
-    const BlockMask copied = ram_.visit(
-        UnitKey{object.content, unit}, blocks, false, [&](const ArenaBufferPtr& from, BlockMask some) {
+    const BlockMask copied =
+        ram_.visit(UnitKey{object.content, unit}, blocks, [&](const ArenaBufferPtr& from, BlockMask some) {
             for_each_run(some, kLargestUnitBlocks, [&](std::uint32_t at, std::uint32_t length) {
                 const std::uint64_t start = layout.block_begin(unit, at);
                 const auto bytes = from->bytes().subspan(start - from->object_offset,

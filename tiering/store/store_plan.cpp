@@ -76,10 +76,10 @@ void TieredStore::plan_unit(ReadOperation& operation, FlightTable::Shard& shard,
                             const ReadPlan::UnitPlan& unit, ReadPlan& plan) {
     const UnitLayout& layout = operation.layout;
     const UnitKey key{operation.object->content, unit.unit};
-    BlockMask missing = unit.want & ~ram_.visit(key, unit.want, operation.end >= layout.end_of(unit.unit),
-                                                [&](const ArenaBufferPtr& buffer, BlockMask blocks) {
-                                                    add_pieces(operation, unit.unit, blocks, buffer);
-                                                });
+    BlockMask missing =
+        unit.want & ~ram_.visit(key, unit.want, [&](const ArenaBufferPtr& buffer, BlockMask blocks) {
+            add_pieces(operation, unit.unit, blocks, buffer);
+        });
     if (missing == 0) return;
     if (const auto found = shard.flights.find(key); found != shard.flights.end()) {
         for (const FlightPtr& flight : found->second) {

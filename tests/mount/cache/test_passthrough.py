@@ -284,3 +284,15 @@ def test_held_files_survive_the_unmount(mount, origin, files, on_xfs):
     finally:
         os.close(handle)
     m.expect_gone()
+
+
+def test_nothing_stays_in_memory_without_a_ram_tier(mount, origin, files, on_xfs):
+    m = mount(origin, on_xfs)
+    handle = os.open(m.path / "large0", os.O_RDONLY | os.O_DIRECT)
+    tail = SIZE % (1 << 16)
+    assert os.pread(handle, 1 << 16, SIZE - tail) == files["large0"][-tail:]
+    # The rest comes ahead of its reader, the end is here already.
+    for at in range(0, SIZE, 1 << 17):
+        assert os.pread(handle, 1 << 17, at) == files["large0"][at:at + (1 << 17)]
+    processes.wait_until(lambda: os.getxattr(m.path / "large0", "user.tierfs.tier") == b"nvme", what="nvme alone")
+    os.close(handle)
