@@ -64,7 +64,8 @@ struct Settings {
 
     bool writes_exclusive = false;  ///< writes.exclusive: of buckets, a lost update is an error
 
-    bool writes_link = true;  ///< writes.link: of buckets, link(2) makes a second object
+    bool writes_link = true;   ///< writes.link: of buckets, link(2) makes a second object
+    bool writes_claim = true;  ///< writes.claim: of buckets, O_EXCL makes the object when it is opened
 
     std::string direct_passthrough = "auto";  ///< direct.passthrough: auto, true, false
     std::string writes_passthrough = "auto";  ///< writes.passthrough: auto, true, false

@@ -178,6 +178,11 @@ std::vector<Key> make_table() {
          "writing here is not overwritten, and close or fsync fails (ESTALE; EEXIST of a new file). The "
          "server "
          "must know If-Match and If-None-Match on PUT."},
+        {"writes.claim", Kind::flag, &S::writes_claim,
+         "Of buckets that are mounted writable: who creates a file with O_EXCL makes an empty object at once, which "
+         "the server refuses where another host has made one, so that the open fails with EEXIST; false: close "
+         "does, which saves a request for each such file (cp, tar and rsync create theirs so). The server must "
+         "know If-None-Match on PUT."},
         {"writes.link", Kind::flag, &S::writes_link,
          "Of buckets that are mounted writable: link(2) makes a second object out of a file, where there is none of "
          "that name; false: it is refused (EPERM)."},

@@ -73,10 +73,10 @@ class S3Origin final : public Origin {
           calls_(client_, writer_, target_, ownership_, deadline_),
           kept_(calls_, settings.s3_metadata) {
         if (settings.read_only) return;
-        posix_ =
-            std::make_unique<PosixBucket>(calls_, LocalCopies(folders_of_copies(settings)),
-                                          PosixBucket::Rules{settings.metadata_ttl, settings.writes_exclusive,
-                                                             settings.writes_link, settings.memory_limit});
+        posix_ = std::make_unique<PosixBucket>(
+            calls_, LocalCopies(folders_of_copies(settings)),
+            PosixBucket::Rules{settings.metadata_ttl, settings.writes_exclusive, settings.writes_link,
+                               settings.writes_claim, settings.memory_limit});
         copies_ = std::make_unique<ReadPool>(kReadersOfCopies, kMostReadersOfCopies, deadline_,
                                              [](OriginRead& request) { request.done({}); });
     }

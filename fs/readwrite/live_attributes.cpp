@@ -61,7 +61,7 @@ void reply_attributes(LiveOperations& operations, LiveRequest& request, LiveNode
     if (is_nameless && LiveFiles::renew_to_show(node, renew)) now = attributes();
     if (!now) return request.refuse(now.error());
     LiveFiles::tell(node, asked, [&] {
-        request.attributes(operations.shown(*now), LiveOperations::valid_s(valid_s, now->status.st_mode));
+        request.attributes(operations.shown(*now), LiveOperations::valid_s(valid_s, *now));
     });
 }
 

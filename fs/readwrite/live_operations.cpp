@@ -130,9 +130,7 @@ fuse_entry_param LiveOperations::entry(LiveNode& node, const PosixAttributes& at
     entry.ino = node.id;
     entry.generation = 1;  // node ids are never reused
     entry.attr = shown(attributes);
-    if (is_told)
-        entry.attr_timeout =
-            std::max(0.0, valid_s(valid_s(node), attributes.status.st_mode) - attributes.age_s);
+    if (is_told) entry.attr_timeout = valid_s(valid_s(node), attributes);
     entry.entry_timeout = std::max(0.0, valid_s_ - attributes.age_s);
     return entry;
 }

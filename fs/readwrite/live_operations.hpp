@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -57,10 +58,10 @@ class LiveOperations {
     /// How long the kernel may keep what it is told of a node's attributes; seconds. Asking may move a time
     /// of change (LivePassthrough): 0 for those that were known before.
     [[nodiscard]] double valid_s(LiveNode& node);
-    /// The same of a node with this mode: programs that run as somebody else are asked for each time, or who
-    /// changes them at the origin would run there as that one until metadata.ttl has passed.
-    [[nodiscard]] static double valid_s(double valid_s, mode_t mode) {
-        return has_set_id(mode) ? 0 : valid_s;
+    /// The same of a node with these, which may be old already. Programs that run as somebody else are asked for
+    /// each time, or who changes them at the origin would run there as that one until metadata.ttl has passed.
+    [[nodiscard]] static double valid_s(double valid_s, const PosixAttributes& attributes) {
+        return has_set_id(attributes.status.st_mode) ? 0 : std::max(0.0, valid_s - attributes.age_s);
     }
     [[nodiscard]] double absent_s() const { return absent_s_; }
     /// As stat(2) on the mount shows them.

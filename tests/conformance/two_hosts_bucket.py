@@ -184,7 +184,9 @@ class BucketSteps(VersionSteps, Steps):
                 self.close_dirty(None, path)
         self.settle(host, above(old), above(new), *self.tree_of(old), *self.tree_of(new))
         copy = self.copies[host].get(old)
-        if old == new or (copy is not None and copy.dirty and self.chance.random() < 0.5):
+        there = self.names.get(old)
+        is_alike = copy is not None and there is not None and there.data in copy.may_be  # nobody could tell if it was published
+        if old == new or (copy is not None and copy.dirty and (is_alike or self.chance.random() < 0.5)):
             self.close_dirty(None, old)
         self.names.note(host.name, *self.tree_of(old), old, new)
         code, _ = self.call(host, f"rename {old} {new}" + (" NOREPLACE" if flags else ""),
@@ -207,7 +209,9 @@ class BucketSteps(VersionSteps, Steps):
             one.path = new + path[len(old):]
             copies[one.path] = one
             if one.dirty or one.version is None:
-                self.adopt(host, one.path, None if before is None else before.data, *one.may_be)
+                found = self.adopt(host, one.path, None if before is None else before.data, *one.may_be)
+                if found in one.may_be:
+                    one.is_published(found, self.names[one.path])
         self.replaced(host, new)
 
     def step_link(self):

@@ -10,12 +10,17 @@ class Copy:
     def __init__(self, host, path, data, version):
         self.host, self.may_be, self.version = host, [data], version
         self.last_path, self.path = None, path
-        self.dirty = self.exclusive = self.lost = self.seen = False
+        self.dirty = self.lost = self.seen = False
         self.later = []  # what has been at the name since it was opened
         self.newer = None  # what this host opened under the name later
         self.whole = False  # all of it is here: nothing of the bucket's object is needed for it
         self.has_lost_name = False  # its object was made by another host first
         self.mode = 0o644
+
+    def is_published(self, data, version):
+        """Its bytes are the object that is there now."""
+        self.may_be, self.version = [data], version
+        self.dirty = self.lost = False
 
     @property
     def path(self):

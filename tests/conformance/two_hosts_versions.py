@@ -25,11 +25,15 @@ class VersionSteps:
         node = view.get(path)
         if node is not None and node.is_dir and not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
             return None
+        if flags & os.O_EXCL and model.way(self.names.now, path):
+            return None
         errors = [model.of_open(one, path, flags & os.O_CREAT, flags & os.O_EXCL, access != "r") for one in self.views(host, path)]
         words = "".join(f" {name}" for name in ("O_CREAT", "O_EXCL", "O_TRUNC", "O_APPEND") if flags & getattr(os, name))
         code, descriptor = self.call(host, f"open {path} {access}{words}", lambda: os.open(host.at(path), flags, 0o644), *errors)
         if code is not None:
             return None
+        if flags & os.O_EXCL:
+            self.must_be_possible({errno.EEXIST} if path in self.names else set())
         if copy is None or copy.lost:
             there = self.names.get(path)
             copy = Copy(host, path, b"" if there is None else there.data, there)
@@ -40,7 +44,8 @@ class VersionSteps:
             self.copies[host][path] = copy
             if there is None:
                 copy.dirty = copy.whole = copy.seen = True
-                copy.exclusive = bool(flags & os.O_EXCL)
+                if flags & os.O_EXCL:
+                    self.claimed(copy)
                 for one in self.listings:
                     if one.host is host:
                         name = path.rpartition("/")[2]
@@ -52,6 +57,13 @@ class VersionSteps:
         self.say(f"  it is h{handle.number}")
         self.handles.append(handle)
         return handle
+
+    def claimed(self, copy):
+        """O_EXCL has put an empty object there, where there was none."""
+        self.adopt(copy.host, copy.path, b"")
+        self.replaced(copy.host, copy.path)
+        copy.is_published(b"", self.names[copy.path])
+        copy.seen = copy.whole = False
 
     def may_be_stale(self, handle):
         return handle.node.lost and not handle.node.whole
@@ -233,9 +245,7 @@ class VersionSteps:
         there = self.names.get(copy.path) if copy.path is not None else None
         allowed = [set()]
         if copy.dirty and copy.path is not None:
-            if copy.exclusive and there is not None and handle.writes:
-                allowed = [{errno.EEXIST, errno.ESTALE}]
-            elif copy.lost and not copy.whole:
+            if copy.lost and not copy.whole:
                 allowed.append({errno.ESTALE})
             if copy.has_lost_name:
                 allowed.append({errno.EEXIST, errno.ESTALE})
@@ -260,9 +270,8 @@ class VersionSteps:
             may_be.append(None if there is None else there.data)
         found = self.adopt(host, copy.path, *may_be)
         if found in copy.may_be and (handle.writes or there is None or found != there.data):
-            copy.may_be, copy.dirty, copy.exclusive, copy.lost = [found], False, False, False
+            copy.is_published(found, self.names[copy.path])
             self.replaced(host, copy.path)
-            copy.version = self.names[copy.path]
             self.copies[host][copy.path] = copy
             if there is None:
                 copy.version.mode = copy.mode

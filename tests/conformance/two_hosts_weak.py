@@ -161,10 +161,14 @@ class Weak:
         code, descriptor = self.call(host, f"open {path}{words}", path, lambda: os.open(host.at(path), flags, 0o644), errno.EEXIST)
         if code is not None:
             return code, data, None
-        code, done = self.call(host, f"write {path} {text}", path, lambda: os.write(descriptor, data))
-        if code is None and done != len(data):
-            raise Wrong(f"{host} write {path}: {done} of {len(data)} bytes")
-        return code, data, descriptor
+        rest = memoryview(data)
+        while True:  # the kernel writes a megabyte at a time, and says how far it came before an error
+            code, done = self.call(host, f"write {path} {text}", path, lambda rest=rest: os.write(descriptor, rest))
+            if code is not None or done == len(rest):
+                return code, data, descriptor
+            if done == 0 or not self.with_faults:
+                raise Wrong(f"{host} write {path}: {done} of {len(rest)} bytes")
+            rest = rest[done:]
 
     def step_write(self):
         host, path = self.pick()

@@ -42,6 +42,7 @@ Result<std::string> PosixBucket::free_path(const BucketNodePtr& directory, const
 Result<PosixCreated> PosixBucket::create(const PosixNode& directory, const std::string& name, int flags,
                                          mode_t mode, const Caller& caller) {
     const auto& parent = bucket_node(directory);
+    if (claims_ && (flags & O_EXCL) != 0) return claim(parent, name, mode, caller);
     // Who cuts what is there to nothing anyway wins as whoever writes last.
     const bool replaces = (flags & O_TRUNC) != 0 && (flags & O_EXCL) == 0;
     const auto path = free_path(parent, name, replaces ? Asked::lately : Asked::just_now);
@@ -59,10 +60,36 @@ Result<PosixCreated> PosixBucket::create(const PosixNode& directory, const std::
         fresh_[node->inode] = node;
     }
     known_.forget(place_of(parent->inode, name));
+    return created(node);
+}
+
+Result<PosixCreated> PosixBucket::created(const BucketNodePtr& node) {
     auto attributes = attributes_of(node);
     if (!attributes) return fail(std::move(attributes.error()));
     return PosixCreated{make_bucket_file(*this, node, true), std::move(*attributes),
                         std::make_shared<HeldNode>(node)};
+}
+
+// O_EXCL is how programs take locks and commit, so that it must be the open that says whose the file is: an empty
+// object is made, where there is none, and the file is that from then on.
+Result<PosixCreated> PosixBucket::claim(const BucketNodePtr& directory, const std::string& name, mode_t mode,
+                                        const Caller& caller) {
+    const auto metadata = metadata_for(directory, S_IFREG | (mode & 07777U), caller);
+    if (!metadata) return fail(metadata.error());
+    auto copy = copies_.make();
+    if (!copy) return fail(std::move(copy.error()));
+    auto object = make_object(directory, name, "", "", *metadata);
+    if (!object) return fail(std::move(object.error()));
+    const Facts facts = object->facts;
+    const auto node =
+        new_file(directory, name, 0,
+                 std::make_shared<Draft>(calls_, totals_, std::move(*copy), *metadata, std::move(*object)));
+    put_own(node, facts);
+    {
+        const MutexLock lock(mutex_);
+        add_locked(node);
+    }
+    return created(node);
 }
 
 Result<std::shared_ptr<Draft>> PosixBucket::new_draft(const BucketNodePtr& directory, mode_t mode,
@@ -98,10 +125,7 @@ Result<PosixCreated> PosixBucket::make_nameless(const PosixNode& directory, int 
     const auto node = new_file(parent, new_upload_name(""), flags | O_EXCL, std::move(*draft));
     node->standing = BucketNode::Standing::unlinked;
     numbers_.keep(node->inode);
-    auto attributes = attributes_of(node);
-    if (!attributes) return fail(std::move(attributes.error()));
-    return PosixCreated{make_bucket_file(*this, node, true), std::move(*attributes),
-                        std::make_shared<HeldNode>(node)};
+    return created(node);
 }
 
 /// What was made without a name gets its first one, by an upload that the server refuses where the name is taken. It has
@@ -146,10 +170,10 @@ Result<bool> PosixBucket::name_nameless(const BucketNodePtr& node, const BucketN
     return fail(made.error().within(to));
 }
 
-Result<void> PosixBucket::make_object(const BucketNodePtr& directory, const std::string& name,
-                                      const char* suffix, const std::string& body,
-                                      const FileMetadata& metadata) {
-    const auto path = free_path(directory, name, Asked::just_now);
+Result<Draft::Base> PosixBucket::make_object(const BucketNodePtr& directory, const std::string& name,
+                                             const char* suffix, const std::string& body,
+                                             const FileMetadata& metadata) {
+    auto path = free_path(directory, name, Asked::just_now);
     if (!path) return fail(path.error());
     const PathLocks::Held held(locks_, {{*path, false}});
     PutOptions condition;
@@ -173,15 +197,15 @@ Result<void> PosixBucket::make_object(const BucketNodePtr& directory, const std:
     facts.metadata = metadata;
     facts.size = body.size();
     facts.version = std::move(*version);
-    known_.put(place_of(directory->inode, name), std::move(facts));
-    return {};
+    known_.put(place_of(directory->inode, name), facts);
+    return Draft::Base{std::move(*path), std::move(facts)};
 }
 
 Result<void> PosixBucket::make_directory(const PosixNode& directory, const std::string& name, mode_t mode,
                                          const Caller& caller) {
     const auto metadata = metadata_for(bucket_node(directory), S_IFDIR | (mode & 01777U), caller);
     if (!metadata) return fail(metadata.error());
-    return make_object(bucket_node(directory), name, "/", "", *metadata);
+    return make_object(bucket_node(directory), name, "/", "", *metadata).map([](const auto&) {});
 }
 
 Result<void> PosixBucket::make_node(const PosixNode& directory, const std::string& name, mode_t mode,
@@ -189,14 +213,14 @@ Result<void> PosixBucket::make_node(const PosixNode& directory, const std::strin
     if (!S_ISREG(mode)) return fail(EPERM, "a bucket holds files, directories and symbolic links only");
     const auto metadata = metadata_for(bucket_node(directory), S_IFREG | (mode & 07777U), caller);
     if (!metadata) return fail(metadata.error());
-    return make_object(bucket_node(directory), name, "", "", *metadata);
+    return make_object(bucket_node(directory), name, "", "", *metadata).map([](const auto&) {});
 }
 
 Result<void> PosixBucket::make_link(const PosixNode& directory, const std::string& name,
                                     const std::string& target, const Caller& caller) {
     const auto metadata = metadata_for(bucket_node(directory), S_IFLNK | 0777U, {caller.uid, caller.gid, 0});
     if (!metadata) return fail(metadata.error());
-    return make_object(bucket_node(directory), name, "", target, *metadata);
+    return make_object(bucket_node(directory), name, "", target, *metadata).map([](const auto&) {});
 }
 
 // link(2) is how Delta Lake, Lance and others publish: it must fail where the name is taken. A bucket has no

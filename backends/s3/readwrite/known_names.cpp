@@ -3,9 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/base/time.hpp"
 #include "config/settings.hpp"
 
 namespace tierfs::s3 {
+
+bool Facts::may_be_begun() const {
+    constexpr std::int64_t kMinute_ns = 60'000'000'000;
+    if (kind != Kind::file || size != 0) return false;
+    const std::int64_t now = wall_clock_ns();
+    return metadata.mtime_ns > now - kMinute_ns && metadata.mtime_ns < now + kMinute_ns;
+}
 
 std::optional<Facts> KnownNames::get(Place place, Clock::time_point now) {
     const MutexLock lock(mutex_);
@@ -24,7 +32,9 @@ std::optional<Facts> KnownNames::get_younger(Place place, std::chrono::milliseco
 }
 
 void KnownNames::put_locked(Place place, Facts facts, Clock::time_point now) {
-    const auto ttl = facts.is_there() ? ttl_ : std::min(ttl_, kLongestAbsent);
+    const auto ttl = facts.may_be_begun() ? std::chrono::milliseconds(0)
+                     : facts.is_there()   ? ttl_
+                                          : std::min(ttl_, kLongestAbsent);
     const auto until = ttl == kForever ? Clock::time_point::max() : now + ttl;
     const auto found = by_place_.find(place);
     if (found != by_place_.end()) {
@@ -115,6 +125,9 @@ std::optional<ListedNames::Shown> KnownNames::shown(std::uint64_t directory, con
     const auto found = std::find_if(listings_.begin(), listings_.end(),
                                     [&](const Listing& listing) { return listing.directory == directory; });
     if (found == listings_.end()) return std::nullopt;
+    // What was put since then is known better, even where it is not believed for so long.
+    const auto put = by_place_.find(place_of(directory, name));
+    if (put != by_place_.end() && put->second->since > found->listed.since) return std::nullopt;
     const auto entry = found->listed.names.find(name);
     const auto shown = entry == found->listed.names.end() ? ListedNames::Shown::absent : entry->second;
     const auto ttl = shown == ListedNames::Shown::absent ? std::min(ttl_, kLongestAbsent) : ttl_;

@@ -25,6 +25,9 @@ struct Facts {
     bool keeps_mode = false;  ///< as HEAD says: there is a FileMetadata with it
     bool has_tags = false;    ///< of a file, as HEAD says: BucketCalls::ask_tags brings them
     [[nodiscard]] bool is_there() const { return kind != Kind::absent; }
+    /// An empty file of the last minute, by its own time, may be one that its maker has just begun to write:
+    /// for how long it is so nobody knows.
+    [[nodiscard]] bool may_be_begun() const;
 };
 
 /// The names in a directory, as a listing showed them from its beginning to its end.
@@ -42,8 +45,8 @@ struct ListedNames {
     static std::uint64_t memory_of(const std::string& name) { return 96 + name.size(); }
 };
 
-/// A bounded memory of Facts by place, each for a time: metadata.ttl, and five seconds at most for what is
-/// absent. What is put after a change of this mount's own is right at once. Thread-safe.
+/// A bounded memory of Facts by place, each for a time: metadata.ttl, five seconds at most for what is absent,
+/// and none for what may be just begun. What is put after a change of this mount's own is right at once. Thread-safe.
 ///
 /// Beside it, what listings showed, for the same times: for who found nothing with get(), which knows better.
 class KnownNames {
@@ -79,7 +82,7 @@ class KnownNames {
     static constexpr std::uint64_t kMostBytesListed = 4 << 20;
     [[nodiscard]] std::uint64_t drops() TIERFS_EXCLUDES(mutex_);
     void put_listing(std::uint64_t directory, ListedNames listed) TIERFS_EXCLUDES(mutex_);
-    /// Nothing: not known.
+    /// Nothing: not known, or something was put since the listing was begun.
     std::optional<ListedNames::Shown> shown(std::uint64_t directory, const std::string& name,
                                             Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
     /// Whether what was put last was a directory, however long ago.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 
 #include "config/base/time.hpp"
 
@@ -33,6 +34,7 @@ PosixBucket::PosixBucket(BucketCalls calls, LocalCopies copies, const Rules& rul
       copies_(std::move(copies)),
       exclusive_(rules.exclusive),
       links_(rules.links),
+      claims_(rules.claims),
       known_(rules.ttl),
       listings_(rules.memory_limit),
       root_(std::make_shared<BucketNode>(InodeNumbers::kRoot, S_IFDIR, 0)),
@@ -408,6 +410,7 @@ PosixAttributes PosixBucket::shown(const Facts& facts, std::uint64_t inode, std:
     // The bytes of what was unlinked are in its draft alone.
     if (S_ISREG(facts.metadata.mode) && standing != BucketNode::Standing::unlinked)
         attributes.version = facts.version;
+    if (facts.may_be_begun()) attributes.age_s = std::numeric_limits<double>::infinity();
     attributes.trust = attributes.version.empty()           ? PosixAttributes::Trust::none
                        : is_strong_etag(attributes.version) ? PosixAttributes::Trust::always
                                                             : PosixAttributes::Trust::by_time;

@@ -64,6 +64,7 @@ class PosixBucket final : public PosixOrigin {
         /// was new).
         bool exclusive = false;
         bool links = true;                                     ///< add_name makes a copy; else it is refused
+        bool claims = true;                                    ///< create with O_EXCL makes an empty object
         std::uint64_t memory_limit = std::uint64_t{1} << 30U;  ///< bytes, of the process: see ListingMemory
     };
     /// `copies`: where what is written is kept. The client and writer behind `calls` must outlive this.
@@ -185,12 +186,16 @@ class PosixBucket final : public PosixOrigin {
     // bucket_names.cpp
     Result<FileMetadata> metadata_for(const BucketNodePtr& directory, mode_t mode, const Caller& caller);
     Result<std::string> free_path(const BucketNodePtr& directory, const std::string& name, Asked asked);
-    Result<void> make_object(const BucketNodePtr& directory, const std::string& name, const char* suffix,
-                             const std::string& body, const FileMetadata& metadata);
+    Result<Draft::Base> make_object(const BucketNodePtr& directory, const std::string& name,
+                                    const char* suffix, const std::string& body,
+                                    const FileMetadata& metadata);
+    Result<PosixCreated> claim(const BucketNodePtr& directory, const std::string& name, mode_t mode,
+                               const Caller& caller) TIERFS_EXCLUDES(mutex_);
     BucketNodePtr new_file(const BucketNodePtr& directory, const std::string& name, int flags,
                            std::shared_ptr<Draft> draft);
     Result<std::shared_ptr<Draft>> new_draft(const BucketNodePtr& directory, mode_t mode,
                                              const Caller& caller);
+    Result<PosixCreated> created(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
     Result<bool> name_nameless(const BucketNodePtr& node, const BucketNodePtr& directory,
                                const std::string& name, const std::string& to) TIERFS_EXCLUDES(mutex_);
     Result<void> copy_to_new(const BucketNodePtr& node, const std::string& from, Place place,
@@ -236,7 +241,7 @@ class PosixBucket final : public PosixOrigin {
 
     BucketCalls calls_;
     const LocalCopies copies_;
-    const bool exclusive_, links_;
+    const bool exclusive_, links_, claims_;
     KnownNames known_;
     ListingMemory listings_;
     mutable HiddenKeys hidden_;

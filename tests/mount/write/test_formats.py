@@ -1,5 +1,5 @@
 """Table formats on a writable bucket: 40 commits by programs on two mounts, eight at a time, of which none is lost. The formats
-are of other registries than Debian's: TIERFS_TEST_FORMATS_PYTHON names a python3 that has deltalake and zarr."""
+are of other registries than Debian's: TIERFS_TEST_FORMATS_PYTHON names a python3 that has deltalake, pylance and zarr."""
 
 import concurrent.futures
 import os
@@ -11,7 +11,7 @@ from harness import processes
 
 PYTHON = os.environ.get("TIERFS_TEST_FORMATS_PYTHON", "/usr/bin/python3")
 WRITER = pathlib.Path(__file__).with_name("format_writer.py")
-MODULES = {"delta": "deltalake", "zarr": "zarr"}
+MODULES = {"delta": "deltalake", "lance": "lance", "zarr": "zarr"}
 COMMITS, AT_ONCE, ROWS = 40, 8, 1000
 
 

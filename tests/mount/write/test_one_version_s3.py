@@ -278,7 +278,7 @@ def test_polling_reader_sees_whole_versions(show, put):
 
 @pytest.mark.parametrize("reads", ["after-close", "before-close"])
 def test_exclusive_create_that_another_host_won(show, put, reads):
-    m = show()
+    m = show(**{"writes.claim": "false"})
     for turn in range(5):
         path = m.path / f"x{turn}"
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)

@@ -1,5 +1,6 @@
 """A bucket mounted writable: what is done on the mount is at the bucket when close, fsync or the call has returned."""
 
+import concurrent.futures
 import ctypes
 import errno
 import json
@@ -486,8 +487,45 @@ def test_many_writers(rgw_bucket, show):
     assert not failures and len(keys(rgw_bucket)) == 120
 
 
-def test_exclusive_create_loses_to_another_host(rgw_bucket, show):
+def test_exclusive_create_is_told_by_the_open(rgw_bucket, show):
+    """Of those who make the same file on two hosts one has it, before anything is written, whatever was known of the name."""
+    mounts, names = [show(), show()], [f"lock{number}" for number in range(20)]
+    assert not any((m.path / name).exists() for m in mounts for name in names)
+
+    def make(job):
+        name, m, text = job
+        try:
+            handle = os.open(m.path / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        except FileExistsError:
+            return None
+        os.write(handle, text)
+        os.close(handle)
+        return text
+
+    jobs = [(name, m, f"{name} of {number}".encode()) for name in names for number, m in enumerate(mounts * 2)]
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        made = list(pool.map(make, jobs))
+    for at, name in enumerate(names):
+        winners = [text for text in made[4 * at:4 * at + 4] if text is not None]
+        assert len(winners) == 1 and body(rgw_bucket, name) == winners[0]
+        assert [(m.path / name).read_bytes() for m in mounts] == winners * 2
+
+
+def test_exclusive_create_makes_an_empty_object(rgw_bucket, show):
     m = show()
+    handle = os.open(m.path / "new", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o640)
+    assert body(rgw_bucket, "new") == b"" and int(head(rgw_bucket, "new")["Metadata"]["mode"]) & 0o7777 == 0o640
+    before = m.status()["origin"]["requests"]["put"]
+    os.close(os.open(m.path / "new", os.O_RDONLY))
+    os.close(handle)
+    assert m.status()["origin"]["requests"]["put"] == before, "there is nothing to send"
+    rgw_bucket.put("d/below", b"")
+    assert error_of(os.open, m.path / "d", os.O_CREAT | os.O_EXCL | os.O_WRONLY) == errno.EEXIST
+    assert keys(rgw_bucket) == ["d/below", "new"]
+
+
+def test_exclusive_create_loses_to_another_host(rgw_bucket, show):
+    m = show(**{"writes.claim": "false"})
     handle = os.open(m.path / "lock", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     os.write(handle, b"mine")
     rgw_bucket.put("lock", b"theirs")

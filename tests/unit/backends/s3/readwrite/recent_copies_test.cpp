@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/s3/readwrite/known_names.hpp"
+#include "config/base/time.hpp"
 
 namespace tierfs::s3 {
 namespace recent_copies_test {
@@ -112,6 +113,26 @@ TEST(ListedNamesTest, AreBelievedForATimeAndUntilSomethingIsDropped) {
     EXPECT_EQ(known.shown(7, "key", now), std::nullopt);
     known.put_listing(7, {{{"key", Shown::key}}, now, before});
     EXPECT_EQ(known.shown(7, "key", now), std::nullopt);
+}
+
+TEST(ListedNamesTest, AFileThatIsJustBegunIsAskedForAndNotTakenForAbsent) {
+    KnownNames known(1h);
+    const auto now = KnownNames::Clock::now();
+    known.put_listing(7, {{}, now, known.drops()});
+    Facts begun;
+    begun.kind = Facts::Kind::file;
+    begun.metadata.mtime_ns = wall_clock_ns();
+    known.put(place_of(7, "new"), begun, now + 1s);
+    EXPECT_FALSE(known.get(place_of(7, "new"), now + 1s));
+    EXPECT_EQ(known.shown(7, "new", now + 1s), std::nullopt);
+    EXPECT_EQ(known.shown(7, "none", now + 1s), ListedNames::Shown::absent);
+    begun.metadata.mtime_ns -= std::chrono::nanoseconds(2min).count();
+    known.put(place_of(7, "new"), begun, now + 2s);
+    EXPECT_TRUE(known.get(place_of(7, "new"), now + 2s));
+    begun.metadata.mtime_ns = wall_clock_ns();
+    begun.size = 1;
+    known.put(place_of(7, "new"), begun, now + 3s);
+    EXPECT_TRUE(known.get(place_of(7, "new"), now + 3s));
 }
 
 }  // namespace recent_copies_test
