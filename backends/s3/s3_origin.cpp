@@ -8,6 +8,7 @@
 #include "backends/s3/client/keys.hpp"
 #include "backends/s3/client/writer.hpp"
 #include "backends/s3/kept_metadata.hpp"
+#include "backends/s3/listing_ahead.hpp"
 #include "backends/s3/readwrite/posix_bucket.hpp"
 #include "config/base/delivery.hpp"
 
@@ -45,6 +46,16 @@ std::vector<std::string> folders_of_copies(const Settings& settings) {
     return folders;
 }
 
+/// Before the key behind which the next page begins: no token of a server begins so.
+constexpr char kBehind = '\x01';
+/// Four of them at a time take a thirty-second of the memory.
+ListingAhead::Limits limits_of_listing(const Settings& settings) {
+    ListingAhead::Limits limits;
+    limits.bytes = settings.memory_limit / 32 / ListingsAhead::kMost;
+    limits.at_once = std::clamp(settings.origin_connections, 1U, limits.at_once);
+    return limits;
+}
+
 Query list_query(const std::string& prefix, const std::string& token, unsigned limit, bool delimited) {
     Query query{{"list-type", "2"}, {"max-keys", std::to_string(limit)}, {"encoding-type", "url"}};
     if (!prefix.empty()) query.emplace_back("prefix", prefix);
@@ -71,7 +82,8 @@ class S3Origin final : public Origin {
           client_(std::move(target), engine_, provider_.get(), settings.origin_hedge),
           writer_(client_, target_, ownership_, deadline_),
           calls_(client_, writer_, target_, ownership_, deadline_),
-          kept_(calls_, settings.s3_metadata) {
+          kept_(calls_, settings.s3_metadata),
+          limits_of_listing_(limits_of_listing(settings)) {
         if (settings.read_only) return;
         posix_ = std::make_unique<PosixBucket>(
             calls_, LocalCopies(folders_of_copies(settings)),
@@ -125,6 +137,10 @@ class S3Origin final : public Origin {
     }
     /// `checking`: a 404 stays ENOENT, for "no such bucket".
     Result<Listing> run_listing(Operation operation, bool checking = false);
+    [[nodiscard]] Result<Listing> listing_of(const Result<http::Response>& response, bool checking) const;
+    Result<ListPage> list_behind(const std::string& path, const std::string& key);
+    std::shared_ptr<ListingAhead> look_ahead(const std::string& prefix, const std::string& after,
+                                             const std::string& token);
     /// The first key with `prefix`; empty: there is none. An empty page that is truncated tells nothing, so the
     /// pages are followed until the operation's deadline.
     Result<std::string> first_key(const std::string& prefix, Operation operation, bool checking = false);
@@ -147,12 +163,17 @@ class S3Origin final : public Origin {
     Writer writer_;
     BucketCalls calls_;
     KeptMetadata kept_;
+    const ListingAhead::Limits limits_of_listing_;
+    ListingsAhead ahead_;
     std::unique_ptr<PosixBucket> posix_;  ///< of a writable mount; else null
     std::unique_ptr<ReadPool> copies_;    ///< reads what was just written; likewise
 };
 
 Result<Listing> S3Origin::run_listing(Operation operation, bool checking) {
-    const auto response = client_.run(std::move(operation));
+    return listing_of(client_.run(std::move(operation)), checking);
+}
+
+Result<Listing> S3Origin::listing_of(const Result<http::Response>& response, bool checking) const {
     if (!response) {
         // S3 lists an absent prefix as empty: a 404 means that the bucket is gone or something on the way
         // does not find it. As ENOENT it would make the callers forget names that are only out of reach.
@@ -272,7 +293,42 @@ Result<Attributes> S3Origin::stat(const std::string& path) {
     return fail(nothing_there(path));
 }
 
+std::shared_ptr<ListingAhead> S3Origin::look_ahead(const std::string& prefix, const std::string& after,
+                                                   const std::string& token) {
+    return std::make_shared<ListingAhead>(
+        prefix, after, token, limits_of_listing_,
+        [this, prefix](const ListingAhead::Question& question, std::function<void(Result<Listing>)> done) {
+            auto operation = list_operation(prefix, question.token, 1000, true);
+            if (question.token.empty()) operation.query.emplace_back("start-after", question.after);
+            operation.priority = question.is_waited_for ? Priority::demand : Priority::prefetch;
+            operation.done = [this, done = std::move(done)](const Result<http::Response>& response) {
+                done(listing_of(response, false));
+            };
+            client_.start(std::move(operation));
+        });
+}
+
+/// The page behind a key. Who has been away for so long that his listing gave way begins another one.
+Result<ListPage> S3Origin::list_behind(const std::string& path, const std::string& key) {
+    const auto prefix = target_.prefix + (path.empty() ? "" : path + "/");
+    auto listing = ahead_.take(path, key);
+    if (!listing) listing = look_ahead(prefix, key, "");
+    const auto next = listing->next();
+    if (!next) {
+        // A server that cannot begin behind a key is asked by its own tokens.
+        const auto token = listing->token();
+        return token.empty() ? Result<ListPage>(fail(next.error())) : list(path, token);
+    }
+    auto page = map_listing(*next, prefix, ownership_);
+    kept_.add(path, kBehind + key, *next, page);
+    if (page.next.empty()) return page;
+    ahead_.put(path, page.next, std::move(listing));
+    page.next = kBehind + page.next;
+    return page;
+}
+
 Result<ListPage> S3Origin::list(const std::string& path, const std::string& token) {
+    if (token.starts_with(kBehind)) return list_behind(path, token.substr(1));
     const auto prefix = target_.prefix + (path.empty() ? "" : path + "/");
     const auto listing = run_listing(list_operation(prefix, token, 1000, true));
     if (!listing) return fail(listing.error());
@@ -287,6 +343,10 @@ Result<ListPage> S3Origin::list(const std::string& path, const std::string& toke
     if (!token.empty() && listing->next_token == token) return fail(repeated_token());
     auto page = map_listing(*listing, prefix, ownership_);
     kept_.add(path, token, *listing, page);
+    if (!token.empty() || page.next.empty() || is_empty(*listing) || !is_sorted(*listing)) return page;
+    const auto end = end_of(*listing);
+    ahead_.put(path, end, look_ahead(prefix, end, page.next));
+    page.next = kBehind + end;
     return page;
 }
 

@@ -50,7 +50,7 @@ class VersionSteps:
                     if one.host is host:
                         name = path.rpartition("/")[2]
                         one.ever.add(name)
-        if flags & os.O_TRUNC:
+        if flags & os.O_TRUNC and not flags & os.O_EXCL:
             copy.may_be, copy.dirty, copy.whole = [b""], True, True
         self.opened += 1
         handle = Handle(self.opened, host, descriptor, path, copy, access, flags & os.O_APPEND)

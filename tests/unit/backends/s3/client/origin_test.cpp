@@ -111,6 +111,26 @@ TEST_F(S3Origin, ListsPageByPage) {
     EXPECT_THAT(server.requests().at(0).target, HasSubstr("delimiter=%2F&encoding-type=url&list-type=2"));
 }
 
+TEST_F(S3Origin, AServerThatCannotBeginBehindAKeyIsAskedByItsTokens) {
+    for (const bool refuses : {false, true}) {
+        ScriptedServer server([&](const ReceivedRequest& request) {
+            if (request.target.find("continuation-token=t") != std::string::npos)
+                return listing(contents("p/b"));
+            if (refuses && request.target.find("start-after") != std::string::npos)
+                return error(400, "NotImplemented");
+            return listing("<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>" +
+                           contents("p/a"));
+        });
+        const auto origin = open(server);
+        const auto first = origin->list("p", "");
+        ASSERT_TRUE(first) << first.error().message;
+        const auto second = origin->list("p", first->next);
+        ASSERT_TRUE(second) << second.error().message;
+        EXPECT_EQ(second->entries.at(0).name, "b");
+        EXPECT_EQ(second->next, "");
+    }
+}
+
 TEST_F(S3Origin, ARepeatedTokenIsNoEndlessListing) {
     ScriptedServer server([](const ReceivedRequest&) {
         return listing("<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>");
