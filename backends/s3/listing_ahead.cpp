@@ -13,8 +13,6 @@ namespace {
 /// Above each character that a key can have (U+10FFFF).
 constexpr const char* kHighest = "\xF4\x8F\xBF\xBF";
 constexpr std::size_t kMostPoints = 128, kMostRanges = 1024;
-/// A page that covers fewer values of a character than this leaves pages for each of the others.
-constexpr int kFewValues = 4;
 /// Names are hexadecimal where so many characters in a row are, letters and digits.
 constexpr std::size_t kHexRun = 8;
 constexpr unsigned kFirstAtOnce = 4;
@@ -117,11 +115,14 @@ std::vector<std::string> split_points(const std::string& prefix, const Listing& 
     while (differs < length && first[differs] == last[differs]) ++differs;
     if (differs == length || differs < prefix.size()) return points;
     const int values = static_cast<unsigned char>(last[differs]) - static_cast<unsigned char>(first[differs]);
-    // What shares more with the last key comes before what shares less.
-    for (std::size_t at = values < kFewValues ? differs + 1 : differs; at > prefix.size();) {
+    // What shares more with the last key comes before what shares less. In the place in which the page's keys differ
+    // a range is to have two pages: with one, each would be asked for once more, for its end.
+    for (std::size_t at = differs + 1; at > prefix.size();) {
         --at;
-        for (const char value : values_from(last, at)) {
-            auto point = last_with(last, at, value);
+        const std::size_t stride = at == differs ? 2 * (static_cast<std::size_t>(values) + 1) : 1;
+        const auto candidates = values_from(last, at);
+        for (std::size_t next = stride - 1; next < candidates.size(); next += stride) {
+            auto point = last_with(last, at, candidates[next]);
             if (point <= (points.empty() ? last : points.back())) continue;
             if ((!until.empty() && point >= until) || points.size() == kMostPoints) return points;
             points.push_back(std::move(point));

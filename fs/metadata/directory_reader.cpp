@@ -12,6 +12,7 @@ constexpr std::uint64_t kDotDotCookie = 2;
 
 void DirectoryReader::read(NodeId directory, std::uint64_t after, std::size_t limit,
                            std::function<void(Result<Items>)> done) {
+    if (after == 0 && !outage_.is_on()) beside_.read(directory);
     const auto listed = table_.listed(directory, freshness_.now());
     if (!listed) return done(fail(listed.error()));
     // Who goes on reading stays with the listing it began with, however old that has become.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fs/metadata/asker.hpp"
+#include "fs/metadata/directories_ahead.hpp"
 #include "fs/metadata/lister.hpp"
 #include "fs/metadata/node_table.hpp"
 #include "fs/metadata/pages_ahead.hpp"
@@ -24,7 +25,8 @@ class DirectoryReader {
           validity_(validity),
           asker_(asker),
           lister_(lister),
-          outage_(outage) {}
+          outage_(outage),
+          beside_(table, lister) {}
 
     /// `directory` is one.
     void read(NodeId directory, std::uint64_t after, std::size_t limit,
@@ -46,6 +48,7 @@ class DirectoryReader {
     Lister& lister_;
     Outage& outage_;
     PagesAhead ahead_;
+    DirectoriesAhead beside_;
 };
 
 }  // namespace tierfs

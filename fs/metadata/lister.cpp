@@ -86,8 +86,14 @@ void Lister::ask(const ListingPtr& listing) {
 }
 
 Lister::Page Lister::ask_origin(const std::string& path, const std::string& token) {
+    using Clock = std::chrono::steady_clock;
     const auto asked = freshness_.now();
-    return {origin_.list(path, token), asked};
+    const auto since = Clock::now();
+    Page page{origin_.list(path, token), asked};
+    const auto took = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - since).count();
+    const auto usual = usual_us_.load(std::memory_order_relaxed);
+    usual_us_.store(usual == 0 ? took : usual + (took - usual) / 8, std::memory_order_relaxed);
+    return page;
 }
 
 void Lister::arrived(const ListingPtr& listing, Page page) {

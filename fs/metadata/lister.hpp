@@ -1,6 +1,8 @@
 // Lists whole directories at the origin into the index. Internal to fs/metadata.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -46,6 +48,10 @@ class Lister {
     void list(NodeId directory, Done done);
     /// The same, but answers after the first page; at once (false) when that is past.
     void list_first_page(NodeId directory, FirstPage done);
+    /// What a page took lately, about; 0 before the first.
+    [[nodiscard]] std::chrono::microseconds usual_time() const {
+        return std::chrono::microseconds(usual_us_.load(std::memory_order_relaxed));
+    }
 
   private:
     struct Page {
@@ -102,6 +108,7 @@ class Lister {
     Turns& turns_;
     const std::function<void(NodeId)> gone_;
 
+    std::atomic<std::int64_t> usual_us_{0};
     Mutex mutex_;
     std::unordered_map<NodeId, ListingPtr> listings_ TIERFS_GUARDED_BY(mutex_);
 };

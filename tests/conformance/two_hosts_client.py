@@ -13,6 +13,7 @@ class Copy:
         self.dirty = self.lost = self.seen = False
         self.later = []  # what has been at the name since it was opened
         self.newer = None  # what this host opened under the name later
+        self.twin = None  # which it may be one with: that had its bytes when they were read
         self.whole = False  # all of it is here: nothing of the bucket's object is needed for it
         self.has_lost_name = False  # its object was made by another host first
         self.mode = 0o644

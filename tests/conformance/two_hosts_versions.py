@@ -74,7 +74,7 @@ class VersionSteps:
             newer = self.newer(copy)
             more = copy.later + (newer.may_be if newer is not None else [])
             return copy.may_be + [one for number, one in enumerate(more) if one not in copy.may_be and one not in more[:number]]
-        return copy.may_be
+        return copy.may_be + [one for one in copy.twin.may_be if one not in copy.may_be] if copy.twin is not None else copy.may_be
 
     def newer(self, copy):
         """What the host has open under the name that the file had: where nothing was seen of the one, it may be the other."""
@@ -110,9 +110,14 @@ class VersionSteps:
         newer = self.newer(copy) if copy.lost and not copy.seen and not copy.dirty else None
         own = any(one[offset:offset + length] == got for one in copy.may_be)  # bytes that both have tell nothing
         if got and not own and newer is not None and any(one[offset:offset + length] == got for one in newer.may_be):
+            copy.twin = newer
+        twin = copy.twin
+        if twin is not None and any(one in twin.may_be for one in right) and not any(one in copy.may_be for one in right) and copy.seen:
             for one in self.handles:
-                one.node = newer if one.node is copy else one.node
-            copy, right = newer, [one for one in newer.may_be if one[offset:offset + length] == got]
+                one.node = twin if one.node is copy else one.node
+            copy = twin
+        elif twin is not None and not any(one in twin.may_be for one in right):
+            copy.twin = None
         copy.may_be, copy.seen = right, copy.seen or bool(got)
         handle.has_read = handle.has_read or bool(got)
 

@@ -175,7 +175,7 @@ TEST_P(ListingAheadTest, GivesEachNameOnceAndInOrder) {
         const auto pages = (expected.size() + kPage - 1) / kPage;
         if (!has_gaps) {
             EXPECT_LE(bucket.rounds * GetParam().least_gain, pages) << bucket.requests << " requests";
-            EXPECT_LE(bucket.requests, pages * 5 / 2 + 20) << pages << " pages";
+            EXPECT_LE(bucket.requests, pages * 3 / 2 + 25) << pages << " pages";
         }
     }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -99,6 +100,11 @@ class FakeOrigin final : public Origin {
     void set_away(const std::string& why) {
         MutexLock lock(mutex_);
         away_ = why;
+    }
+    /// Each request takes so long.
+    void take(std::chrono::milliseconds time) {
+        MutexLock lock(mutex_);
+        takes_ = time;
     }
     /// Requests wait until `release`.
     void hold() {
@@ -218,6 +224,8 @@ class FakeOrigin final : public Origin {
         changed_.notify_all();
         while (held_ && !stopped_) lock.wait(changed_);
         --waiting_;
+        const auto until = std::chrono::steady_clock::now() + takes_;
+        while (!stopped_ && std::chrono::steady_clock::now() < until) (void)lock.wait_until(changed_, until);
         if (stopped_) return fail(ECANCELED, "fake: stopped");
         if (failure_ != 0) return fail(failure_, "fake: failing");
         return {};
@@ -237,6 +245,7 @@ class FakeOrigin final : public Origin {
     std::function<void()> before_next_pages_ TIERFS_GUARDED_BY(mutex_);
     std::size_t page_size_ TIERFS_GUARDED_BY(mutex_) = 1000;
     int failure_ TIERFS_GUARDED_BY(mutex_) = 0;
+    std::chrono::milliseconds takes_ TIERFS_GUARDED_BY(mutex_){0};
     bool repeat_pages_ TIERFS_GUARDED_BY(mutex_) = false;
     bool go_round_ TIERFS_GUARDED_BY(mutex_) = false;
     unsigned tokens_ TIERFS_GUARDED_BY(mutex_) = 0;
