@@ -42,12 +42,24 @@ class ColdPath(Bench):
         path.write_text("\n".join(names))
         return names, path
 
-    def ours(self, deadline, more=None):
+    def ours(self, deadline, more=None, source=None):
         """A fresh mount with an empty cache."""
         host.drop_caches(3)
         settings = {"memory.limit": MEMORY_LIMIT, "nvme.limit": 4 << 30, "origin.connections": self.options.connections,
                     "origin.hedge": 0, **(more or {})}
-        return self.tierfs(self.fresh(self.caches) / "tierfs", deadline, settings, self.server)
+        return self.tierfs(self.fresh(self.caches) / "tierfs", deadline, settings, self.server, source)
+
+    def make_names(self, deadline):
+        """A bucket of its own, in which nothing but names counts: one directory of so many empty files, and as many in others.
+        Returns its URL, how many files each has, and the directories of the second."""
+        count, folders = int(100_000 * self.options.scale), int(1000 * self.options.scale)
+        bucket = self.server.folder / "data" / "names"
+        for path in [bucket / f"flat/file{n:06}.jpg" for n in range(count)] + \
+                [bucket / f"tree/class{n % folders:04}/file{n // folders:06}.jpg" for n in range(count)]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        run(["curl", "-sf", "-o", "/dev/null", self.server.endpoint + "/_ctl?rescan=1"], deadline)
+        return f"{self.server.endpoint}/names", count, [f"tree/class{n:04}/" for n in range(folders)]
 
     def theirs(self, name, deadline):
         host.drop_caches(3)

@@ -5,14 +5,19 @@
   mmap FILE BYTES             the first BYTES through a mapping, in order
   preads FILE COUNT SIZE      COUNT reads of SIZE bytes at random places, by 4 processes
   faults FILE COUNT           COUNT reads of 4 KiB at random places through a mapping
+  names FOLDER                the names of all files below it, directory by directory in order; counts them instead of bytes
+  lists URL PREFIX...         the same by LIST requests of a bucket, one page after another on one connection
 """
 
 import mmap
+import http.client
 import multiprocessing
 import os
 import random
+import re
 import sys
 import time
+import urllib.parse
 
 PAGE = 4096
 READERS = 4
@@ -49,6 +54,30 @@ def read_places(path, places, size):
         return sum(len(os.pread(handle, size, place)) for place in places)
     finally:
         os.close(handle)
+
+
+def walk_names(root):
+    found = 0
+    for _, folders, files in os.walk(root):
+        folders.sort()
+        found += len(files)
+    return found
+
+
+def list_names(url, prefixes):
+    parts, found = urllib.parse.urlsplit(url), 0
+    connection = http.client.HTTPConnection(parts.netloc)
+    for prefix in prefixes:
+        token = ""
+        while token is not None:
+            query = {"list-type": "2", "delimiter": "/", "prefix": prefix, "encoding-type": "url"}
+            connection.request("GET", f"{parts.path}?{urllib.parse.urlencode({**query, 'continuation-token': token} if token else query)}")
+            body = connection.getresponse().read().decode()
+            found += body.count("<Contents>")
+            more = re.search("<NextContinuationToken>([^<]*)<", body)
+            token = more[1] if more else None
+    connection.close()
+    return found
 
 
 def in_processes(work, parts):
@@ -104,6 +133,10 @@ def main(kind, *rest):
         size = os.stat(rest[0]).st_size
         places = random.Random(2).sample(range(0, size - PAGE, PAGE), int(rest[1]))
         total, seconds = timed(through_mapping, rest[0], size, places)
+    elif kind == "names":
+        total, seconds = timed(walk_names, rest[0])
+    elif kind == "lists":
+        total, seconds = timed(list_names, rest[0], rest[1:])
     else:
         sys.exit(f"{kind}: unknown; {__doc__}")
     print(total, seconds)

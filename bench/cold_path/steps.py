@@ -3,6 +3,7 @@
 import time
 
 from lib.datasets import BUCKET
+from lib.process import Failure
 from lib.report import at_least, at_most, figure
 
 from .bench import LATENCY_MS, SAMPLE
@@ -119,4 +120,24 @@ def step_random(bench, deadline):
     return rows
 
 
-STEPS = {"epoch": step_epoch, "first": step_first, "order": step_order, "streams": step_streams, "random": step_random}
+def step_list(bench, deadline):
+    """Names alone: a directory of 100,000 files, and as many in 1,000 directories, which are read in order; beside the same LIST
+    requests one after another."""
+    url, count, folders = bench.make_names(deadline)
+    rows = []
+    for name, folder, prefixes, bar in ((f"{count:,} names in one directory", "flat", ["flat/"], 1),
+                                        (f"{count:,} names in {len(folders):,} directories", "tree", ["tree/", *folders], 1)):
+        ours, plain = [], []
+        for _ in range(bench.options.rounds):
+            with bench.ours(deadline, source="s3://names") as mount:
+                found, seconds = bench.read(deadline, "names", mount.mountpoint / folder)
+            ours.append(found / seconds)
+            listed, seconds = bench.read(deadline, "lists", url, *prefixes)
+            plain.append(listed / seconds)
+            if found != count or listed != count:
+                raise Failure(f"{name}: {found} on the mount, {listed} in the bucket")
+        rows.append(at_least("list", name, ours, "names/s", plain, "LIST after LIST", bar))
+    return rows
+
+
+STEPS = {"epoch": step_epoch, "first": step_first, "list": step_list, "order": step_order, "streams": step_streams, "random": step_random}

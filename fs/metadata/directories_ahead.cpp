@@ -65,24 +65,15 @@ bool DirectoriesAhead::goes_on(Order& order, const std::string& name) {
 /// Looks for so many directories that come next.
 void DirectoriesAhead::look(Order& order, std::size_t count) {
     if (order.is_over || order.next.size() >= count) return;
-    std::vector<Next> names;
-    std::vector<NodeId> nodes;
-    const auto scanned = table_.index().for_each_name(order.parent, order.looked_at,
-                                                      [&](std::string_view name, const NameRecord& leads_to) {
-                                                          names.push_back({std::string(name), leads_to.node});
-                                                          nodes.push_back(leads_to.node);
-                                                          return names.size() < kMostNames;
-                                                      });
-    if (!scanned) return;
-    order.is_over = names.size() < kMostNames;
-    if (!names.empty()) order.looked_at = names.back().name;
-    const auto records = table_.nodes(nodes);
-    if (!records) return;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-        const NodePtr& record = (*records)[i];
-        if (record && record->attributes.kind == ObjectKind::directory)
-            order.next.push_back(std::move(names[i]));
-    }
+    std::size_t names = 0;
+    const auto scanned = table_.index().for_each_name(
+        order.parent, std::string(order.looked_at), [&](std::string_view name, const NameRecord& leads_to) {
+            order.looked_at = name;
+            if (leads_to.kind == ObjectKind::directory)
+                order.next.push_back({std::string(name), leads_to.node});
+            return ++names < kMostNames;
+        });
+    order.is_over = !scanned || names < kMostNames;
 }
 
 }  // namespace tierfs

@@ -159,7 +159,7 @@ void Lister::advance_further(const ListingPtr& listing) {
 Result<void> Lister::take_in(Listing& listing, const ListPage& page, std::int64_t as_of) {
     for (const auto& [reason, count] : page.hidden) listing.hidden[reason] += count;
     // Each name once a commit: of two in a page the directory wins.
-    std::map<std::string, const Attributes*> names;
+    Names names;
     for (const DirectoryEntry& entry : page.entries) {
         if (!is_valid_name(entry.name)) {
             ++listing.hidden[kInvalid];
@@ -174,8 +174,18 @@ Result<void> Lister::take_in(Listing& listing, const ListPage& page, std::int64_
     Changes changes(table_.index());
     {
         const Turns::Turn turn(turns_, listing.directory);
+        const auto looked_up = look_up(listing, names);
+        if (!looked_up) return fail(looked_up.error());
         for (const auto& [name, attributes] : names) {
-            if (auto done = take_in_entry(listing, changes, name, *attributes, as_of); !done) return done;
+            Result<std::optional<Known>> existing;
+            if (!*looked_up) {
+                existing = table_.name(listing.directory, name);
+            } else if (const auto found = (*looked_up)->find(name); found != (*looked_up)->end()) {
+                existing = table_.leading_to(found->second, listing.directory, name);
+            }
+            if (!existing) return fail(existing.error());
+            auto done = take_in_entry(listing, changes, name, *attributes, as_of, *existing);
+            if (!done) return done;
         }
         if (auto done = table_.commit(changes); !done) return done;
     }
@@ -183,12 +193,33 @@ Result<void> Lister::take_in(Listing& listing, const ListPage& page, std::int64_
     return listing.deferred.size() > kMostDeferred ? take_in_deferred(listing) : Result<void>();
 }
 
+/// One pass over the index instead of a search for each name: a directory that is listed for the first time has
+/// none there. Where many vanished, or pages come in no order, it is not worth it.
+Result<std::optional<std::unordered_map<std::string, NodeId>>> Lister::look_up(Listing& listing,
+                                                                               const Names& names) {
+    std::unordered_map<std::string, NodeId> found;
+    if (names.empty()) return std::optional(std::move(found));
+    const std::string& last = names.rbegin()->first;
+    if (names.begin()->first <= listing.looked_up && !listing.looked_up.empty()) return std::nullopt;
+    const std::size_t most = 4 * names.size();
+    std::size_t passed = 0;
+    auto scanned = table_.index().for_each_name(listing.directory, listing.looked_up,
+                                                [&](std::string_view name, const NameRecord& leads_to) {
+                                                    if (name > last) return false;
+                                                    found.emplace(name, leads_to.node);
+                                                    return ++passed < most;
+                                                });
+    if (!scanned) return fail(scanned.error());
+    listing.looked_up = last;
+    if (passed == most) return std::nullopt;
+    return std::optional(std::move(found));
+}
+
 Result<void> Lister::take_in_entry(Listing& listing, Changes& changes, const std::string& name,
-                                   const Attributes& attributes, std::int64_t as_of) {
-    auto existing = table_.name(listing.directory, name);
-    if (!existing) return fail(existing.error());
-    if (*existing) {
-        const Known& known = **existing;
+                                   const Attributes& attributes, std::int64_t as_of,
+                                   const std::optional<Known>& existing) {
+    if (existing) {
+        const Known& known = *existing;
         const bool was_directory = known.record->attributes.kind == ObjectKind::directory;
         const bool is_directory = attributes.kind == ObjectKind::directory;
         if (was_directory && !is_directory) {
@@ -210,7 +241,7 @@ Result<void> Lister::take_in_entry(Listing& listing, Changes& changes, const std
         }
     }
     const std::string path = listing.path.empty() ? name : listing.path + "/" + name;
-    const auto known = merger_.found(changes, listing.directory, path, name, attributes, as_of, *existing);
+    const auto known = merger_.found(changes, listing.directory, path, name, attributes, as_of, existing);
     if (!known) return fail(known.error());
     listing.entries += listing.seen.contains(known->node) ? 0 : 1;
     listing.seen.insert(known->node);

@@ -67,6 +67,7 @@ class Lister {
         unsigned without_news = 0;  ///< pages, the last of which came just now
         HiddenTotals::Counts hidden;
         NodeSet seen;
+        std::string looked_up;  ///< names up to it were looked up in the index; pages come in order, mostly
         /// Files where a directory is known: they may be beside it, and the directory comes in a later page.
         std::map<std::string, Attributes> deferred;
         std::optional<Page> page;         ///< came while the one before it was taken in; Lister::mutex_
@@ -88,8 +89,13 @@ class Lister {
     void advance_further(const ListingPtr& listing);
     /// `as_of`: when the origin said so, at the latest.
     Result<void> take_in(Listing& listing, const ListPage& page, std::int64_t as_of);
+    using Names = std::map<std::string, const Attributes*>;
+    /// Which of them the index has, and what they lead to; nothing: they are to be asked for one by one.
+    Result<std::optional<std::unordered_map<std::string, NodeId>>> look_up(Listing& listing,
+                                                                           const Names& names);
     Result<void> take_in_entry(Listing& listing, Changes& changes, const std::string& name,
-                               const Attributes& attributes, std::int64_t as_of);
+                               const Attributes& attributes, std::int64_t as_of,
+                               const std::optional<Known>& existing);
     Result<void> take_in_deferred(Listing& listing);
     Result<void> erase_vanished(Listing& listing);
     Result<void> erase_names(Listing& listing, const std::vector<std::string>& names);

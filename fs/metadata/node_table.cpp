@@ -99,18 +99,15 @@ milliseconds Freshness::negative_ttl() const {
 }
 
 void Changes::put_node(NodeId node, NodeRecord record) {
-    batch_->put_node(node, record);
     nodes_.emplace_back(node, std::make_shared<const NodeRecord>(std::move(record)));
 }
 
 void Changes::put_name(NodeId parent, const std::string& name, NodeId node, ObjectKind kind) {
-    batch_->put_name(parent, name, {node, kind});
-    names_.emplace_back(NameKey{parent, name}, node);
+    names_.emplace_back(NameKey{parent, name}, NameRecord{node, kind});
 }
 
 void Changes::erase_name(NodeId parent, const std::string& name) {
-    batch_->erase_name(parent, name);
-    names_.emplace_back(NameKey{parent, name}, 0);
+    names_.emplace_back(NameKey{parent, name}, NameRecord{});
 }
 
 void Changes::orphan(NodeId session, NodeId old, const NodeRecord& record) {
@@ -204,10 +201,14 @@ Result<std::optional<Known>> NodeTable::name(NodeId parent, const std::string& n
     const auto id = leads_to(parent, name);
     if (!id) return fail(id.error());
     if (!*id) return std::optional<Known>();
-    auto record = node(**id);
+    return leading_to(**id, parent, name);
+}
+
+Result<std::optional<Known>> NodeTable::leading_to(NodeId id, NodeId parent, const std::string& name) {
+    auto record = node(id);
     if (!record) return fail(std::move(record.error()));
     if (!*record || (*record)->parent != parent || (*record)->name != name) return std::optional<Known>();
-    return std::optional<Known>(Known{**id, *record});
+    return std::optional<Known>(Known{id, *record});
 }
 
 Result<bool> NodeTable::is_current(NodeId node, const NodeRecord& record) {
@@ -301,6 +302,14 @@ Result<std::int64_t> NodeTable::confirmed(const NodeRecord& record, std::int64_t
 }
 
 Result<void> NodeTable::commit(Changes& changes) {
+    for (const auto& [key, record] : changes.names_) {
+        if (record.node == 0) {
+            changes.batch_->erase_name(key.parent, key.name);
+        } else {
+            changes.batch_->put_name(key.parent, key.name, record);
+        }
+    }
+    for (const auto& [id, record] : changes.nodes_) changes.batch_->put_node(id, *record);
     if (auto done = index_.commit(std::move(changes.batch_)); !done) return done;
     TIERFS_SYNC_POINT("names.commit.indexed");
     for (auto& [id, record] : changes.nodes_) {
@@ -308,12 +317,12 @@ Result<void> NodeTable::commit(Changes& changes) {
         nodes_.put(id, std::move(record), bytes);
         objects_.erase(id);
     }
-    for (const auto& [key, id] : changes.names_) {
-        if (id == 0) {
+    for (const auto& [key, record] : changes.names_) {
+        if (record.node == 0) {
             names_.erase(key);
             continue;
         }
-        names_.put(key, id, cost(key));
+        names_.put(key, record.node, cost(key));
         absent_.erase(key);
     }
     ++changes_;

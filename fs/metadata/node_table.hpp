@@ -30,16 +30,21 @@ inline constexpr std::size_t kLongestPath = 64 << 10;
 
 std::string orphan_name(NodeId session, NodeId node);
 
+/// A name in a directory. Its hash is made once: tables ask for it of each key that they pass on their way.
 struct NameKey {
-    NodeId parent = 0;
+    NameKey() : NameKey(0, "") {}
+    NameKey(NodeId parent_, std::string name_)
+        : hash(std::hash<std::string>()(name_) ^ (parent_ * 0x9E3779B97F4A7C15U)),
+          parent(parent_),
+          name(std::move(name_)) {}
+    std::size_t hash;  ///< of the others
+    NodeId parent;
     std::string name;
     friend bool operator==(const NameKey&, const NameKey&) = default;
 };
 
 struct NameKeyHash {
-    std::size_t operator()(const NameKey& key) const noexcept {
-        return std::hash<std::string>()(key.name) ^ (key.parent * 0x9E3779B97F4A7C15U);
-    }
+    std::size_t operator()(const NameKey& key) const noexcept { return key.hash; }
 };
 
 /// Whether the origin could not be asked at all, so that what was fresh once may be served a while longer.
@@ -93,9 +98,11 @@ class Changes {
         std::string name;
         NodeId old;
     };
+    /// Names and nodes come into it by themselves, in the end: an index that is sorted takes neighbours faster than
+    /// what lies far apart by turns.
     std::unique_ptr<IndexBatch> batch_;
     std::vector<std::pair<NodeId, NodePtr>> nodes_;
-    std::vector<std::pair<NameKey, NodeId>> names_;  ///< 0: erased
+    std::vector<std::pair<NameKey, NameRecord>> names_;  ///< node 0: erased
     std::vector<Event> events_;
 };
 
@@ -118,6 +125,8 @@ class NodeTable {
     Result<std::vector<NodePtr>> nodes(std::span<const NodeId> nodes);
     /// What a name leads to; nothing when it is not known or its records contradict each other.
     Result<std::optional<Known>> name(NodeId parent, const std::string& name);
+    /// The same, of a name that the index says leads there.
+    Result<std::optional<Known>> leading_to(NodeId node, NodeId parent, const std::string& name);
     /// Whether the node's own name still leads to it. True for the root.
     Result<bool> is_current(NodeId node, const NodeRecord& record);
     /// Path at the origin. ESTALE: a node on the way is not known. ENAMETOOLONG.
