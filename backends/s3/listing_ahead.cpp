@@ -192,8 +192,7 @@ void ListingAhead::pump() {
             if (range->is_asked || range->is_over || range->error) continue;
             range->is_asked = range->is_touched = true;
             ++under_way_;
-            questions.emplace_back(range,
-                                   Question{range->after, range->token, is_front && range->pages.empty()});
+            questions.emplace_back(range, Question{range->after, range->token});
         }
     }
     for (auto& [range, question] : questions) {

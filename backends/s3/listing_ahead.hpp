@@ -48,7 +48,6 @@ class ListingAhead : public std::enable_shared_from_this<ListingAhead> {
     /// One page: of the keys behind `after`, or that which `token` continues.
     struct Question {
         std::string after, token;
-        bool is_waited_for = false;  ///< now
     };
     /// Begins a request; `done` is called exactly once, on any thread.
     using Ask = std::function<void(const Question&, std::function<void(Result<Listing>)> done)>;

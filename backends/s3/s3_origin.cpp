@@ -300,7 +300,6 @@ std::shared_ptr<ListingAhead> S3Origin::look_ahead(const std::string& prefix, co
         [this, prefix](const ListingAhead::Question& question, std::function<void(Result<Listing>)> done) {
             auto operation = list_operation(prefix, question.token, 1000, true);
             if (question.token.empty()) operation.query.emplace_back("start-after", question.after);
-            operation.priority = question.is_waited_for ? Priority::demand : Priority::prefetch;
             operation.done = [this, done = std::move(done)](const Result<http::Response>& response) {
                 done(listing_of(response, false));
             };
