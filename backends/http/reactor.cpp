@@ -82,9 +82,13 @@ void Reactor::run() {
     while (take_inbox()) {
         events_->run_due();
         reap();
-        const auto now = Clock::now();
-        if (now >= next_scan_) cut_overdue(now);
-        run_timers(now);
+        if (Clock::now() >= next_scan_) {
+            // What has come while this thread had no processor is no silence.
+            events_->wait(std::chrono::milliseconds(0));
+            reap();
+            cut_overdue(Clock::now());
+        }
+        run_timers(Clock::now());
         events_->wait(longest_wait(Clock::now()));
         reap();
     }

@@ -131,46 +131,53 @@ std::vector<std::string> split_points(const std::string& prefix, const Listing& 
     return points;
 }
 
-ListingAhead::ListingAhead(std::string prefix, std::string after, std::string token, Limits limits, Ask ask)
-    : prefix_(std::move(prefix)), limits_(limits), ask_(std::move(ask)), token_(std::move(token)) {
+ListingAhead::ListingAhead(std::string prefix, std::string after, std::string token,
+                           std::shared_ptr<Shared> shared, Ask ask)
+    : prefix_(std::move(prefix)), shared_(std::move(shared)), ask_(std::move(ask)) {
     Range all;
     all.after = std::move(after);
+    all.token = std::move(token);
     ranges_.push_back(std::move(all));
 }
 
-Result<Listing> ListingAhead::next() {
+ListingAhead::~ListingAhead() {
+    for (const Range& range : ranges_)
+        for (const Kept& kept : range.pages) shared_->used -= kept.charge;
+}
+
+void ListingAhead::drop_given() {
+    while (!ranges_.empty() && ranges_.front().pages.empty() && ranges_.front().is_over) ranges_.pop_front();
+}
+
+Result<ListingAhead::Page> ListingAhead::next() {
     if (auto may = may_wait_for("LIST"); !may) return fail(std::move(may.error()));
-    pump();
-    Listing page;
-    {
+    Page page;
+    for (bool is_there = false; !is_there;) {
+        pump();
         MutexLock lock(mutex_);
         for (;;) {
-            while (!ranges_.empty() && ranges_.front().pages.empty() && ranges_.front().is_over)
-                ranges_.pop_front();
-            if (ranges_.empty()) break;
-            Range& front = ranges_.front();
-            if (!front.pages.empty()) break;
-            if (front.error) return fail(*front.error);
+            drop_given();
+            if (ranges_.empty() || !ranges_.front().pages.empty() || ranges_.front().error) break;
             lock.wait(changed_);
         }
-        if (!ranges_.empty()) {
-            auto& pages = ranges_.front().pages;
-            page = std::move(pages.front());
-            token_.clear();
-            pages.pop_front();
-            --kept_;
-            while (!ranges_.empty() && ranges_.front().pages.empty() && ranges_.front().is_over)
-                ranges_.pop_front();
+        if (!ranges_.empty() && ranges_.front().pages.empty()) {
+            Range& front = ranges_.front();
+            if (front.is_waited_for) return fail(*front.error);
+            front.error.reset();  // nobody waited for it: it is asked once more
+            continue;
         }
-        if (ranges_.empty()) page.next_token.clear();
+        is_there = true;
+        page.asked = Clock::now();
+        if (ranges_.empty()) break;
+        Kept kept = std::move(ranges_.front().pages.front());
+        ranges_.front().pages.pop_front();
+        shared_->used -= kept.charge;
+        page = std::move(kept.page);
+        drop_given();
+        if (ranges_.empty()) page.listing.next_token.clear();
     }
     pump();
     return page;
-}
-
-std::string ListingAhead::token() {
-    const MutexLock lock(mutex_);
-    return token_;
 }
 
 void ListingAhead::abandon() {
@@ -178,21 +185,30 @@ void ListingAhead::abandon() {
     is_abandoned_ = true;
 }
 
-/// Begins what may be begun, the nearest first. The front may always be asked for.
+bool ListingAhead::may_ask(Ranges::iterator range) {
+    const bool is_waited_for = range == ranges_.begin() && range->pages.empty();
+    return is_waited_for || (under_way_ < allowed_ && shared_->used + largest_ <= shared_->bytes);
+}
+
+/// Begins what may be begun, the nearest first. The front may always be asked for, but while the server is to show
+/// whether it begins where it is told: then nothing else is under way.
 void ListingAhead::pump() {
     std::vector<std::pair<Ranges::iterator, Question>> questions;
     {
         const MutexLock lock(mutex_);
         if (is_abandoned_) return;
-        for (auto range = ranges_.begin(); range != ranges_.end(); ++range) {
-            const bool is_front = range == ranges_.begin();
-            const bool has_room =
-                under_way_ < allowed_ && (kept_ + under_way_ + 1) * largest_ <= limits_.bytes;
-            if (!has_room && !(is_front && range->pages.empty())) break;
+        if (is_proving_ && under_way_ > 0) return;
+        auto range = is_proving_ ? std::next(ranges_.begin()) : ranges_.begin();
+        for (; range != ranges_.end() && (is_proving_ || may_ask(range)); ++range) {
             if (range->is_asked || range->is_over || range->error) continue;
             range->is_asked = range->is_touched = true;
+            range->is_waited_for = range == ranges_.begin() && range->pages.empty();
+            range->asked = Clock::now();
+            range->charge = largest_;
+            shared_->used += largest_;
             ++under_way_;
             questions.emplace_back(range, Question{range->after, range->token});
+            if (is_proving_) break;
         }
     }
     for (auto& [range, question] : questions) {
@@ -208,57 +224,79 @@ void ListingAhead::answered(Ranges::iterator range, Result<Listing> answer) {
         const MutexLock lock(mutex_);
         --under_way_;
         range->is_asked = false;
-        if (answer) {
-            take(range, std::move(*answer));
-        } else {
-            range->error = std::move(answer.error());
+        const bool was_proving = std::exchange(is_proving_, false);
+        Result<void> taken = answer ? take(range, std::move(*answer)) : fail(std::move(answer.error()));
+        shared_->used -= std::exchange(range->charge, 0);
+        goes_on = taken || was_proving;
+        if (!taken && was_proving) {
+            unite();
+        } else if (!taken) {
+            range->error = std::move(taken.error());
         }
-        goes_on = !range->error;
         changed_.notify_all();
     }
     if (goes_on) pump();
 }
 
-void ListingAhead::take(Ranges::iterator range, Listing page) {
+/// Drops what comes twice.
+Result<void> ListingAhead::check(const Range& range, Listing& page) {
+    if (!is_sorted(page)) return fail(EIO, "LIST: the server's keys come in no order");
+    // A common prefix may come again from within.
+    while (!page.prefixes.empty() && page.prefixes.front() <= range.after &&
+           range.after.starts_with(page.prefixes.front()))
+        page.prefixes.erase(page.prefixes.begin());
+    const bool is_before = (!page.objects.empty() && page.objects.front().key <= range.after) ||
+                           (!page.prefixes.empty() && page.prefixes.front() <= range.after);
+    if (!is_before) {
+        if (range.token.empty() && !range.after.empty()) shared_->begins = Shared::Begins::where_told;
+        return {};
+    }
+    if (range.token.empty()) shared_->begins = Shared::Begins::elsewhere;
+    return fail(EIO, "LIST: the server gives keys again that came before");
+}
+
+Result<void> ListingAhead::take(Ranges::iterator range, Listing page) {
+    if (auto good = check(*range, page); !good) return good;
     const bool is_truncated = !page.next_token.empty();
-    if (range->token.empty()) {
-        // A common prefix may come again from within.
-        while (!page.prefixes.empty() && page.prefixes.front() <= range->after)
-            page.prefixes.erase(page.prefixes.begin());
-        if (!page.objects.empty() && page.objects.front().key <= range->after) {
-            range->error = Error{EIO, "LIST: the server ignores start-after"};
-            return;
-        }
-    }
-    if (!is_sorted(page)) {
-        range->error = Error{EIO, "LIST: the server's keys come in no order"};
-        return;
-    }
+    if (is_truncated && page.next_token == range->token)
+        return fail(EIO, "LIST: the server repeats its continuation token");
     const auto covered = is_truncated ? end_of(page) : std::string();
-    if (is_truncated && covered.empty()) {  // deleted keys, perhaps: nothing to begin behind
-        if (page.next_token == range->token) {
-            range->error = Error{EIO, "the server repeats its continuation token"};
-        } else {
-            range->token = std::move(page.next_token);
-        }
-        return;
+    range->token = page.next_token;
+    if (is_truncated && covered.empty()) {
+        if (++range->empty == kMostEmpty)
+            return fail(EIO, "LIST: the server gives pages without a key, and no end");
+        return {};
     }
-    range->token.clear();
-    ++kept_;
+    range->empty = 0;
     largest_ = std::max(largest_, memory_of(page));
     if (is_truncated && (range->until.empty() || covered < range->until)) {
         range->after = covered;
-        allowed_ = std::min(limits_.at_once, std::max(kFirstAtOnce, 2 * ++received_));
-        divide(range, page);
-        page.next_token = covered;
-        range->pages.push_back(std::move(page));
-        return;
+        allowed_ = std::min(shared_->at_once, std::max(kFirstAtOnce, 2 * ++received_));
+        const auto begins = shared_->begins.load();
+        const bool may_divide =
+            begins == Shared::Begins::where_told || (begins == Shared::Begins::unknown && under_way_ == 0);
+        if (divides_ && may_divide) divide(range, page);
+        keep(*range, std::move(page), covered);
+        return {};
     }
     swallow(range, covered);
     if (!range->until.empty()) cut(page, range->until);
     range->is_over = true;
-    page.next_token = range->until;
-    range->pages.push_back(std::move(page));
+    keep(*range, std::move(page), range->until);
+    return {};
+}
+
+void ListingAhead::keep(Range& range, Listing page, std::string position) {
+    page.next_token = std::move(position);
+    range.pages.push_back({{std::move(page), range.asked}, std::exchange(range.charge, 0)});
+}
+
+/// The server has not begun where it was told, or not answered. Nothing but the first range has been asked for.
+void ListingAhead::unite() {
+    divides_ = false;
+    allowed_ = 1;
+    ranges_.front().until = ranges_.back().until;
+    ranges_.erase(std::next(ranges_.begin()), ranges_.end());
 }
 
 void ListingAhead::divide(Ranges::iterator range, const Listing& page) {
@@ -270,6 +308,7 @@ void ListingAhead::divide(Ranges::iterator range, const Listing& page) {
         const auto made = ranges_.insert(before, std::move(rest));
         made->until = std::exchange(std::prev(made)->until, std::move(point));
     }
+    is_proving_ = shared_->begins == Shared::Begins::unknown && ranges_.size() > 1;
 }
 
 /// What a page shows beyond its range, up to `covered` (empty: to the end), is taken from those behind it that
@@ -301,10 +340,12 @@ std::shared_ptr<ListingAhead> ListingsAhead::take(const std::string& path, const
 void ListingsAhead::put(const std::string& path, const std::string& position,
                         std::shared_ptr<ListingAhead> listing) {
     const MutexLock lock(mutex_);
-    entries_.push_front({path, position, std::move(listing)});
-    if (entries_.size() <= kMost) return;
-    entries_.back().listing->abandon();
-    entries_.pop_back();
+    const auto now = ListingAhead::Clock::now();
+    entries_.push_front({path, position, std::move(listing), now});
+    while (entries_.size() > kMost || entries_.back().since + kLongest < now) {
+        entries_.back().listing->abandon();
+        entries_.pop_back();
+    }
 }
 
 }  // namespace tierfs::s3

@@ -1,7 +1,10 @@
 // A listing of many pages, asked for in several places at once. Internal to backends/s3.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <list>
@@ -30,76 +33,102 @@ std::vector<std::string> split_points(const std::string& prefix, const Listing& 
                                       const std::string& until);
 
 /// Gives the pages of a prefix in order, while it asks for later ones: S3's pages come one after another, each
-/// for a round trip, unless somebody begins in the middle. One walker goes on from page to page as ever; from
-/// its first page on what lies ahead is divided by guesses into ranges, each of which is walked, and divided,
-/// by itself. Whatever a page shows beyond its range is taken from the ranges that nobody has asked for yet: a
-/// wrong guess costs a request and no page. One request is under way at first, then as many as twice the pages
-/// that came.
+/// for a round trip, unless somebody begins in the middle. One walker goes on from page to page as ever, by the
+/// server's tokens; from its first page on what lies ahead is divided by guesses into ranges, each of which is
+/// walked, and divided, by itself. Whatever a page shows beyond its range is taken from the ranges that nobody has
+/// asked for yet. One request is under way at first, then as many as twice the pages that came. The first division
+/// of a mount waits for its first answer: a server that does not begin where it is told is walked as ever.
 ///
-/// Thread-safe; `next` blocks, for one caller at a time.
+/// An error of what nobody waited for is forgotten, and the page asked for once more in its turn. Thread-safe;
+/// `next` blocks, for one caller at a time.
 class ListingAhead : public std::enable_shared_from_this<ListingAhead> {
   public:
-    /// Bytes of pages that are kept or under way, estimated; what is waited for comes all the same.
-    struct Limits {
-        unsigned at_once = 16;
-        std::uint64_t bytes = 16 << 20;
-    };
+    using Clock = std::chrono::steady_clock;
     static constexpr std::uint64_t kUsualPage = 300 << 10;  ///< bytes: of 1,000 keys
-    /// One page: of the keys behind `after`, or that which `token` continues.
+    /// Pages in a row without a key; a bucket of many deleted ones may have some.
+    static constexpr unsigned kMostEmpty = 1000;
+
+    /// What all listings of a mount share.
+    struct Shared {
+        unsigned at_once = 16;               ///< requests of one listing
+        std::uint64_t bytes = 16 << 20;      ///< of pages that are kept or under way, estimated
+        std::atomic<std::uint64_t> used{0};  ///< what is waited for comes even if it is beyond `bytes`
+        enum class Begins : std::uint8_t { unknown, where_told, elsewhere };
+        std::atomic<Begins> begins{Begins::unknown};
+    };
+    /// One page: of the keys behind `after`, or, where there is a token, that which it continues.
     struct Question {
         std::string after, token;
     };
     /// Begins a request; `done` is called exactly once, on any thread.
     using Ask = std::function<void(const Question&, std::function<void(Result<Listing>)> done)>;
+    struct Page {
+        Listing listing;  ///< its token is the key behind which the next one begins; empty: it is the last
+        Clock::time_point asked;
+    };
 
-    /// Of what comes behind a first page that ends there. `token`: the server's own, of that page.
-    ListingAhead(std::string prefix, std::string after, std::string token, Limits limits, Ask ask);
-    /// Where who cannot be answered goes on from the first page; empty: others were given since.
-    std::string token() TIERFS_EXCLUDES(mutex_);
+    /// Of what comes behind a page that ends there. `token`: the server's own, of that page; empty: not known.
+    ListingAhead(std::string prefix, std::string after, std::string token, std::shared_ptr<Shared> shared,
+                 Ask ask);
+    ~ListingAhead();
+    ListingAhead(const ListingAhead&) = delete;
+    ListingAhead& operator=(const ListingAhead&) = delete;
 
-    /// The next page; one without keys is possible. Its token is the key behind which the next one begins.
-    /// Errors: those of `ask`; EIO: the server ignores start-after, or gives keys in no order; EDEADLK: see
-    /// may_wait_for.
-    Result<Listing> next() TIERFS_EXCLUDES(mutex_);
+    /// The next page; one without keys is possible. Errors: those of `ask`; EIO: the server gives keys in no
+    /// order, or no end; EDEADLK: see may_wait_for.
+    Result<Page> next() TIERFS_EXCLUDES(mutex_);
     /// Nobody will ask: nothing is begun any more.
     void abandon() TIERFS_EXCLUDES(mutex_);
 
   private:
+    struct Kept {
+        Page page;
+        std::uint64_t charge = 0;
+    };
     /// Keys behind `after`, up to `until` (empty: to the end). Those before `after` are in `pages`.
     struct Range {
         std::string after, until, token;
-        bool is_asked = false, is_touched = false, is_over = false;
-        std::deque<Listing> pages;
+        bool is_asked = false, is_touched = false, is_over = false, is_waited_for = false;
+        unsigned empty = 0;  ///< pages, the last of which came just now
+        Clock::time_point asked;
+        std::uint64_t charge = 0;
+        std::deque<Kept> pages;
         std::optional<Error> error;
     };
     using Ranges = std::list<Range>;
 
     void pump() TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] bool may_ask(Ranges::iterator range) TIERFS_REQUIRES(mutex_);
+    void drop_given() TIERFS_REQUIRES(mutex_);
     void answered(Ranges::iterator range, Result<Listing> answer) TIERFS_EXCLUDES(mutex_);
-    void take(Ranges::iterator range, Listing page) TIERFS_REQUIRES(mutex_);
+    Result<void> check(const Range& range, Listing& page) TIERFS_REQUIRES(mutex_);
+    Result<void> take(Ranges::iterator range, Listing page) TIERFS_REQUIRES(mutex_);
+    void keep(Range& range, Listing page, std::string position) TIERFS_REQUIRES(mutex_);
     void divide(Ranges::iterator range, const Listing& page) TIERFS_REQUIRES(mutex_);
+    void unite() TIERFS_REQUIRES(mutex_);
     void swallow(Ranges::iterator range, const std::string& covered) TIERFS_REQUIRES(mutex_);
 
     const std::string prefix_;
-    const Limits limits_;
+    const std::shared_ptr<Shared> shared_;
     const Ask ask_;
     Mutex mutex_;
     std::condition_variable changed_;
-    std::string token_ TIERFS_GUARDED_BY(mutex_);
     Ranges ranges_
         TIERFS_GUARDED_BY(mutex_);  ///< in order, without a gap; those that are done and given are gone
     unsigned under_way_ TIERFS_GUARDED_BY(mutex_) = 0;
     unsigned allowed_ TIERFS_GUARDED_BY(mutex_) = 1, received_ TIERFS_GUARDED_BY(mutex_) = 0;
-    unsigned kept_ TIERFS_GUARDED_BY(mutex_) = 0;  ///< pages
     std::uint64_t largest_ TIERFS_GUARDED_BY(mutex_) = kUsualPage;
+    bool divides_ TIERFS_GUARDED_BY(mutex_) = true;
+    bool is_proving_ TIERFS_GUARDED_BY(mutex_) = false;  ///< that the server begins where it is told
     bool is_abandoned_ TIERFS_GUARDED_BY(mutex_) = false;
 };
 
-/// Listings that go on between two calls of who asks for their pages: a few, of which the one that was not asked
-/// for the longest gives way. Thread-safe.
+/// Listings that go on between two calls of who asks for their pages. Those that nobody goes on with give way.
+/// Thread-safe.
 class ListingsAhead {
   public:
-    static constexpr std::size_t kMost = 4;
+    static constexpr std::size_t kMost = 64;
+    static constexpr std::chrono::seconds kLongest{60};
 
     /// The listing whose next page begins there; null: it gave way. It is the caller's until it is put back.
     std::shared_ptr<ListingAhead> take(const std::string& path, const std::string& position)
@@ -111,6 +140,7 @@ class ListingsAhead {
     struct Entry {
         std::string path, position;
         std::shared_ptr<ListingAhead> listing;
+        ListingAhead::Clock::time_point since;
     };
     Mutex mutex_;
     std::list<Entry> entries_ TIERFS_GUARDED_BY(mutex_);  ///< the newest first

@@ -48,12 +48,11 @@ std::vector<std::string> folders_of_copies(const Settings& settings) {
 
 /// Before the key behind which the next page begins: no token of a server begins so.
 constexpr char kBehind = '\x01';
-/// Four of them at a time take a thirty-second of the memory.
-ListingAhead::Limits limits_of_listing(const Settings& settings) {
-    ListingAhead::Limits limits;
-    limits.bytes = settings.memory_limit / 32 / ListingsAhead::kMost;
-    limits.at_once = std::clamp(settings.origin_connections, 1U, limits.at_once);
-    return limits;
+std::shared_ptr<ListingAhead::Shared> shared_of_listings(const Settings& settings) {
+    auto shared = std::make_shared<ListingAhead::Shared>();
+    shared->bytes = settings.memory_limit / 32;
+    shared->at_once = std::clamp(settings.origin_connections, 1U, shared->at_once);
+    return shared;
 }
 
 Query list_query(const std::string& prefix, const std::string& token, unsigned limit, bool delimited) {
@@ -83,7 +82,7 @@ class S3Origin final : public Origin {
           writer_(client_, target_, ownership_, deadline_),
           calls_(client_, writer_, target_, ownership_, deadline_),
           kept_(calls_, settings.s3_metadata),
-          limits_of_listing_(limits_of_listing(settings)) {
+          shared_(shared_of_listings(settings)) {
         if (settings.read_only) return;
         posix_ = std::make_unique<PosixBucket>(
             calls_, LocalCopies(folders_of_copies(settings)),
@@ -163,7 +162,7 @@ class S3Origin final : public Origin {
     Writer writer_;
     BucketCalls calls_;
     KeptMetadata kept_;
-    const ListingAhead::Limits limits_of_listing_;
+    const std::shared_ptr<ListingAhead::Shared> shared_;  ///< of listings
     ListingsAhead ahead_;
     std::unique_ptr<PosixBucket> posix_;  ///< of a writable mount; else null
     std::unique_ptr<ReadPool> copies_;    ///< reads what was just written; likewise
@@ -296,7 +295,7 @@ Result<Attributes> S3Origin::stat(const std::string& path) {
 std::shared_ptr<ListingAhead> S3Origin::look_ahead(const std::string& prefix, const std::string& after,
                                                    const std::string& token) {
     return std::make_shared<ListingAhead>(
-        prefix, after, token, limits_of_listing_,
+        prefix, after, token, shared_,
         [this, prefix](const ListingAhead::Question& question, std::function<void(Result<Listing>)> done) {
             auto operation = list_operation(prefix, question.token, 1000, true);
             if (question.token.empty()) operation.query.emplace_back("start-after", question.after);
@@ -314,12 +313,12 @@ Result<ListPage> S3Origin::list_behind(const std::string& path, const std::strin
     if (!listing) listing = look_ahead(prefix, key, "");
     const auto next = listing->next();
     if (!next) {
-        // A server that cannot begin behind a key is asked by its own tokens.
-        const auto token = listing->token();
-        return token.empty() ? Result<ListPage>(fail(next.error())) : list(path, token);
+        listing->abandon();
+        return fail(next.error());
     }
-    auto page = map_listing(*next, prefix, ownership_);
-    kept_.add(path, kBehind + key, *next, page);
+    auto page = map_listing(next->listing, prefix, ownership_);
+    kept_.add(path, kBehind + key, next->listing, page);
+    page.age = ListingAhead::Clock::now() - next->asked;
     if (page.next.empty()) return page;
     ahead_.put(path, page.next, std::move(listing));
     page.next = kBehind + page.next;

@@ -7,7 +7,7 @@
 namespace tierfs {
 
 void DirectoriesAhead::read(NodeId directory) {
-    if (lister_.usual_time() < kWorthIt) return;
+    if (lister_.usual_time() < kWorthIt || freshness_.negative_ttl() < kBelieved) return;
     const auto record = table_.node(directory);
     if (directory == kRootNode || !record || !*record) return;
     std::vector<NodeId> wanted;

@@ -16,13 +16,15 @@ namespace tierfs {
 /// Who walks a tree reads one directory after another, each for a round trip to the source: find(1), `ls -R`, cp
 /// and the data sets of training scripts do it in the order of the names. Once kInOrder directories of one parent
 /// were read so, those that come next are listed meanwhile: twice as many with each, kMost at most, and only
-/// where a listing takes kWorthIt. Whoever jumps starts anew. Thread-safe; `read` blocks for the index at most.
+/// where a listing takes kWorthIt, and is believed for kBelieved. Whoever jumps starts anew. Thread-safe; `read` blocks for the index at most.
 class DirectoriesAhead {
   public:
     static constexpr unsigned kInOrder = 3, kMost = 16;
     static constexpr std::chrono::microseconds kWorthIt{2000};
+    static constexpr std::chrono::milliseconds kBelieved{2000};
 
-    DirectoriesAhead(NodeTable& table, Lister& lister) : table_(table), lister_(lister) {}
+    DirectoriesAhead(NodeTable& table, const Freshness& freshness, Lister& lister)
+        : table_(table), freshness_(freshness), lister_(lister) {}
 
     /// Somebody begins to read the directory.
     void read(NodeId directory) TIERFS_EXCLUDES(mutex_);
@@ -53,6 +55,7 @@ class DirectoriesAhead {
     void look(Order& order, std::size_t count) TIERFS_REQUIRES(mutex_);
 
     NodeTable& table_;
+    const Freshness& freshness_;
     Lister& lister_;
     Mutex mutex_;
     std::list<Order> orders_ TIERFS_GUARDED_BY(mutex_);  ///< the one used last first

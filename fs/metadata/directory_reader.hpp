@@ -26,7 +26,7 @@ class DirectoryReader {
           asker_(asker),
           lister_(lister),
           outage_(outage),
-          beside_(table, lister) {}
+          beside_(table, freshness, lister) {}
 
     /// `directory` is one.
     void read(NodeId directory, std::uint64_t after, std::size_t limit,

@@ -48,7 +48,7 @@ class Lister {
     void list(NodeId directory, Done done);
     /// The same, but answers after the first page; at once (false) when that is past.
     void list_first_page(NodeId directory, FirstPage done);
-    /// What a page took lately, about; 0 before the first.
+    /// What the first page of a directory took lately, about; 0 before any.
     [[nodiscard]] std::chrono::microseconds usual_time() const {
         return std::chrono::microseconds(usual_us_.load(std::memory_order_relaxed));
     }

@@ -41,6 +41,8 @@ class VersionSteps:
             for older in {id(one.node): one.node for one in self.handles if one.host is host}.values():
                 if older.last_path == path and older.newer is None:
                     older.newer = copy
+                if older.last_path == path and older.lost and copy.may_be[0] in older.may_be:
+                    older.twin = copy  # the same bytes are the same version
             self.copies[host][path] = copy
             if there is None:
                 copy.dirty = copy.whole = copy.seen = True

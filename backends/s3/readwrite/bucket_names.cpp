@@ -89,7 +89,8 @@ Result<PosixCreated> PosixBucket::claim(const BucketNodePtr& directory, const st
         const MutexLock lock(mutex_);
         add_locked(node);
     }
-    return created(node);
+    return PosixCreated{make_bucket_file(*this, node, true), shown(facts, *node, BucketNode::Standing::named),
+                        std::make_shared<HeldNode>(node)};
 }
 
 Result<std::shared_ptr<Draft>> PosixBucket::new_draft(const BucketNodePtr& directory, mode_t mode,

@@ -1,5 +1,6 @@
 """Real servers for the mount tests: nginx that looks like S3, and Ceph's S3 gateway behind nginx's counting proxy."""
 
+import concurrent.futures
 import random
 import shutil
 import socket
@@ -148,8 +149,8 @@ class Rgw(Shaped):
         self.client.put_object(Bucket=bucket, Key=key, Body=body)
 
     def put_all(self, bucket, objects):
-        for key, body in objects.items():
-            self.put(bucket, key, body)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda key: self.put(bucket, key, objects[key]), objects))
 
     def delete(self, bucket, key):
         self.client.delete_object(Bucket=bucket, Key=key)

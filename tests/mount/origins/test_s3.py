@@ -1,7 +1,9 @@
 """S3 as origin, on nginx (quick, countable) and on Ceph RGW (real)."""
 
 import errno
+import hashlib
 import os
+import subprocess
 import time
 
 import pytest
@@ -104,6 +106,26 @@ def test_pages_on_rgw(rgw_bucket, mount):
     rgw_bucket.put_all(objects)
     m = show(rgw_bucket, mount)
     assert sorted(os.listdir(m.path / "many")) == [f"{n:04}" for n in range(1050)]
+
+
+def names_of_many_pages():
+    """As they are counted on: numbers with and without zeros before them, hashes, directories, odd ones."""
+    names = [f"file{number:05}.jpg" for number in range(1500)] + [f"cat.{number}.jpg" for number in range(900)]
+    names += [hashlib.md5(b"%d" % number).hexdigest() for number in range(1200)]
+    names += [f"d{number:04}/below" for number in range(1100)] + [f"été {number}" for number in range(30)] + ["~last"]
+    return names
+
+
+@pytest.mark.parametrize("kind", ["nginx", "rgw"])
+def test_pages_that_are_asked_for_beside_each_other(kind, request, mount):
+    bucket, names = request.getfixturevalue(f"{kind}_bucket"), names_of_many_pages()
+    bucket.put_all({name: b"" for name in names})
+    m = show(bucket, mount, **{"metadata.ttl": "1h"})
+    assert sorted(os.listdir(m.path)) == sorted(name.partition("/")[0] for name in names)
+    pages = -(-len(names) // 1000)
+    assert pages <= m.status()["origin"]["requests"]["list"] <= 4 * pages + 10
+    walked = subprocess.run(["find", m.path, "-type", "f"], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()
+    assert sorted(os.path.relpath(path, m.path) for path in walked) == sorted(names)
 
 
 @pytest.mark.quick

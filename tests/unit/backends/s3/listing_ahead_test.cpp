@@ -44,9 +44,11 @@ class Bucket {
     }
 
     std::atomic<unsigned> requests = 0, rounds = 0;
-    bool ignores = false;   ///< start-after
-    bool has_gaps = false;  ///< an empty page comes before each with keys
-    std::string fails_at;   ///< a question that begins there or later fails
+    bool ignores = false;     ///< start-after
+    bool has_gaps = false;    ///< an empty page comes before each with keys
+    bool is_endless = false;  ///< empty pages, and each has another token
+    std::string fails_at;     ///< questions that begin there or later fail
+    int failures = 1000000;   ///< so many
 
   private:
     void serve() {
@@ -66,13 +68,14 @@ class Bucket {
         }
     }
     Result<Listing> answer(const ListingAhead::Question& question) {
-        if (!fails_at.empty() && question.after >= fails_at) return fail(EIO, "refused");
+        if (!fails_at.empty() && question.after >= fails_at && failures-- > 0) return fail(EIO, "refused");
         Listing page;
-        const std::string after = ignores && question.token.empty() ? "" : question.after;
-        if (has_gaps && question.token.empty()) {  // an empty page that goes on
-            page.next_token = "go on";
+        if (is_endless || (has_gaps && !question.token.starts_with("g:"))) {
+            page.next_token = (is_endless ? "e" + std::to_string(requests) : "g:" + question.after);
             return page;
         }
+        const bool begins_anew = ignores && !question.token.starts_with("t:");
+        const std::string after = begins_anew ? "" : question.after;
         std::set<std::string> shown;
         auto at = keys_.upper_bound(after);
         for (; at != keys_.end() && shown.size() < kPage; ++at) {
@@ -87,7 +90,7 @@ class Bucket {
                 page.objects.push_back(object);
             }
         }
-        if (at != keys_.end()) page.next_token = "more";
+        if (at != keys_.end()) page.next_token = "t:" + end_of(page);
         return page;
     }
 
@@ -117,20 +120,21 @@ struct Outcome {
     std::vector<std::string> names;
     std::optional<Error> error;
 };
-Outcome list(Bucket& bucket, ListingAhead::Limits limits = {}) {
+using Shared = ListingAhead::Shared;
+Outcome list(Bucket& bucket, const std::shared_ptr<Shared>& shared = std::make_shared<Shared>()) {
     Outcome outcome;
-    const auto listing = std::make_shared<ListingAhead>("", "", "theirs", limits, bucket.ask());
+    const auto listing = std::make_shared<ListingAhead>("", "", "", shared, bucket.ask());
     for (;;) {
         const auto page = listing->next();
         if (!page) {
             outcome.error = page.error();
             break;
         }
-        std::vector<std::string> names = page->prefixes;
-        for (const auto& object : page->objects) names.push_back(object.key);
+        std::vector<std::string> names = page->listing.prefixes;
+        for (const auto& object : page->listing.objects) names.push_back(object.key);
         std::sort(names.begin(), names.end());
         outcome.names.insert(outcome.names.end(), names.begin(), names.end());
-        if (page->next_token.empty()) break;
+        if (page->listing.next_token.empty()) break;
     }
     return outcome;
 }
@@ -185,7 +189,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Case{"none", {}, 0}, Case{"one", {"a"}, 0}, Case{"few", numbered("f", 4, 35), 0},
         Case{"numbered", numbered("file", 6, 2000, ".jpg"), 8},
-        Case{"not filled up", numbered("file", 1, 2000), 6}, Case{"hashes", hashes(2000), 6},
+        Case{"not filled up", numbered("file", 1, 2000), 5}, Case{"hashes", hashes(2000), 6},
         Case{"two families", together(numbered("cat.", 1, 1000, ".jpg"), numbered("dog.", 1, 1000, ".jpg")),
              4},
         Case{"directories", numbered("d", 5, 2000, "/file"), 6},
@@ -199,29 +203,34 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(ListingAheadLimits, FewPagesAreHeld) {
     Bucket bucket(numbered("file", 6, 2000));
-    const auto listing = std::make_shared<ListingAhead>(
-        "", "", "", ListingAhead::Limits{16, 8 * ListingAhead::kUsualPage}, bucket.ask());
-    ASSERT_TRUE(listing->next());
-    while (bucket.requests < 6) {
-        ASSERT_TRUE(listing->next());
+    const auto shared = std::make_shared<Shared>();
+    shared->bytes = 8 * ListingAhead::kUsualPage;
+    {
+        const auto listing = std::make_shared<ListingAhead>("", "", "", shared, bucket.ask());
+        while (bucket.requests < 6) ASSERT_TRUE(listing->next());
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        const unsigned before = bucket.requests;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        EXPECT_EQ(bucket.requests, before) << "nobody takes what is there";
+        EXPECT_LT(before, 40U);
+        EXPECT_GT(shared->used, 0U);
+        listing->abandon();
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    const unsigned before = bucket.requests;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    EXPECT_EQ(bucket.requests, before) << "nobody takes what is there";
-    EXPECT_LT(before, 40U);
-    listing->abandon();
+    EXPECT_EQ(shared->used, 0U);
 }
 
-TEST(ListingAheadLimits, AServerThatIgnoresWhereToBeginIsNoticed) {
-    Bucket bucket(numbered("file", 6, 100));
-    bucket.ignores = true;
-    const auto listing =
-        std::make_shared<ListingAhead>("", "file000009", "theirs", ListingAhead::Limits{}, bucket.ask());
-    const auto page = listing->next();
-    ASSERT_FALSE(page);
-    EXPECT_EQ(page.error().code, EIO);
-    EXPECT_EQ(listing->token(), "theirs");
+TEST(ListingAheadLimits, AServerThatIgnoresWhereToBeginIsWalkedByItsTokens) {
+    for (const auto& keys : {numbered("file", 6, 300), numbered("d", 5, 300, "/file")}) {
+        Bucket bucket(keys);
+        bucket.ignores = true;
+        const auto shared = std::make_shared<Shared>();
+        const auto outcome = list(bucket, shared);
+        ASSERT_FALSE(outcome.error) << outcome.error->message;
+        EXPECT_EQ(outcome.names.size(), 300U);
+        EXPECT_EQ(shared->begins, Shared::Begins::elsewhere);
+        EXPECT_LE(bucket.requests, 32U);
+        EXPECT_EQ(list(bucket, shared).names.size(), 300U);
+    }
 }
 
 TEST(ListingAheadLimits, AnErrorComesInItsTurn) {
@@ -234,12 +243,29 @@ TEST(ListingAheadLimits, AnErrorComesInItsTurn) {
     EXPECT_TRUE(std::is_sorted(outcome.names.begin(), outcome.names.end()));
 }
 
+TEST(ListingAheadLimits, AnErrorOfWhatNobodyWaitedForIsForgotten) {
+    Bucket bucket(numbered("file", 6, 2000));
+    bucket.fails_at = "file0010";
+    bucket.failures = 3;
+    const auto outcome = list(bucket);
+    ASSERT_FALSE(outcome.error) << outcome.error->message;
+    EXPECT_EQ(outcome.names.size(), 2000U);
+}
+
+TEST(ListingAheadLimits, PagesWithoutAKeyEndAtSomeTime) {
+    Bucket bucket(numbered("file", 6, 20));
+    bucket.is_endless = true;
+    const auto outcome = list(bucket);
+    ASSERT_TRUE(outcome.error);
+    EXPECT_EQ(outcome.error->code, EIO);
+}
+
 TEST(ListingsAheadTest, TheOneThatWaitedLongestGivesWay) {
     ListingsAhead listings;
     Bucket bucket({});
     for (std::size_t i = 0; i <= ListingsAhead::kMost; ++i)
         listings.put("path", std::to_string(i),
-                     std::make_shared<ListingAhead>("", "", "", ListingAhead::Limits{}, bucket.ask()));
+                     std::make_shared<ListingAhead>("", "", "", std::make_shared<Shared>(), bucket.ask()));
     EXPECT_EQ(listings.take("path", "0"), nullptr);
     EXPECT_EQ(listings.take("other", "1"), nullptr);
     EXPECT_NE(listings.take("path", "1"), nullptr);

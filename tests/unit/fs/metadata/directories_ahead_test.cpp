@@ -8,13 +8,13 @@ namespace directories_ahead_test {
 /// A tree of 60 directories with a file in each, and files beside them.
 class DirectoriesAheadTest : public NamesFixture {
   protected:
-    void make(milliseconds takes) {
+    void make(milliseconds takes, milliseconds ttl = milliseconds(60000)) {
         for (int i = 0; i < 60; ++i) {
             origin_->put(name(i) + "/file", "v");
             origin_->put(name(i) + ".txt", "v");
         }
         origin_->take(takes);
-        open();
+        open(ttl);
         names_of(kRootNode);
     }
     static std::string name(int number) { return "d" + std::to_string(100 + number); }
@@ -59,6 +59,12 @@ TEST_F(DirectoriesAheadTest, WhoJumpsIsNotGuessedAt) {
     EXPECT_EQ(listed_at_last(), 10U);
     for (const int i : {14, 15}) read(i);
     EXPECT_EQ(listed_at_last(), 12U) << "it begins anew";
+}
+
+TEST_F(DirectoriesAheadTest, WhatIsNotBelievedIsNotListedAhead) {
+    make(milliseconds(5), milliseconds(0));
+    for (int i = 0; i < 10; ++i) read(i);
+    EXPECT_EQ(listed_at_last(), 10U);
 }
 
 TEST_F(DirectoriesAheadTest, WhereListingCostsNothingNothingIsListedAhead) {
