@@ -185,7 +185,7 @@ Result<Draft::Base> PosixBucket::make_object(const BucketNodePtr& directory, con
         // (Ceph's gateway), and a directory is looked for in them.
         const auto place = place_of(directory->inode, name);
         auto there = version.error().code == EEXIST ? calls_.head(*path + suffix) : Result<Facts>(Facts());
-        if (there && there->is_there()) {
+        if (there && there->is_there() && !there->may_be_begun()) {
             known_.put(place, std::move(*there));
         } else {
             known_.drop(place);

@@ -31,10 +31,10 @@ std::optional<Facts> KnownNames::get_younger(Place place, std::chrono::milliseco
     return found->second->facts;
 }
 
-void KnownNames::put_locked(Place place, Facts facts, Clock::time_point now) {
-    const auto ttl = facts.may_be_begun() ? std::chrono::milliseconds(0)
-                     : facts.is_there()   ? ttl_
-                                          : std::min(ttl_, kLongestAbsent);
+void KnownNames::put_locked(Place place, Facts facts, Clock::time_point now, bool is_own) {
+    const auto ttl = !is_own && facts.may_be_begun() ? std::chrono::milliseconds(0)
+                     : facts.is_there()              ? ttl_
+                                                     : std::min(ttl_, kLongestAbsent);
     const auto until = ttl == kForever ? Clock::time_point::max() : now + ttl;
     const auto found = by_place_.find(place);
     if (found != by_place_.end()) {
@@ -53,7 +53,7 @@ void KnownNames::put_locked(Place place, Facts facts, Clock::time_point now) {
 void KnownNames::put(Place place, Facts facts, Clock::time_point now) {
     const MutexLock lock(mutex_);
     ++changes_of(place);
-    put_locked(place, std::move(facts), now);
+    put_locked(place, std::move(facts), now, true);
 }
 
 KnownNames::Moment KnownNames::moment(Place place) {
@@ -66,7 +66,7 @@ void KnownNames::put_answer(Place place, Facts facts, const Moment& asked) {
     const auto found = by_place_.find(place);
     if (found != by_place_.end() && found->second->since > asked.at) return;
     if (changes_of(place) != asked.changes) return forget_locked(place);
-    put_locked(place, std::move(facts), asked.at);
+    put_locked(place, std::move(facts), asked.at, false);
 }
 
 void KnownNames::forget_locked(Place place) {

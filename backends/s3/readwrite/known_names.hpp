@@ -46,7 +46,8 @@ struct ListedNames {
 };
 
 /// A bounded memory of Facts by place, each for a time: metadata.ttl, five seconds at most for what is absent,
-/// and none for what may be just begun. What is put after a change of this mount's own is right at once. Thread-safe.
+/// and none for what another
+/// host may have just begun. What is put after a change of this mount's own is right at once. Thread-safe.
 ///
 /// Beside it, what listings showed, for the same times: for who found nothing with get(), which knows better.
 class KnownNames {
@@ -101,7 +102,7 @@ class KnownNames {
         ListedNames listed;
         std::uint64_t bytes = 0;
     };
-    void put_locked(Place place, Facts facts, Clock::time_point now) TIERFS_REQUIRES(mutex_);
+    void put_locked(Place place, Facts facts, Clock::time_point now, bool is_own) TIERFS_REQUIRES(mutex_);
     void forget_locked(Place place) TIERFS_REQUIRES(mutex_);
     std::uint64_t& changes_of(Place place) TIERFS_REQUIRES(mutex_) { return changes_[place % kShares]; }
 

@@ -122,17 +122,22 @@ TEST(ListedNamesTest, AFileThatIsJustBegunIsAskedForAndNotTakenForAbsent) {
     Facts begun;
     begun.kind = Facts::Kind::file;
     begun.metadata.mtime_ns = wall_clock_ns();
-    known.put(place_of(7, "new"), begun, now + 1s);
-    EXPECT_FALSE(known.get(place_of(7, "new"), now + 1s));
-    EXPECT_EQ(known.shown(7, "new", now + 1s), std::nullopt);
-    EXPECT_EQ(known.shown(7, "none", now + 1s), ListedNames::Shown::absent);
+    const auto place = place_of(7, "new");
+    const auto answer = [&] { known.put_answer(place, begun, known.moment(place)); };
+    answer();
+    EXPECT_FALSE(known.get(place));
+    EXPECT_EQ(known.shown(7, "new"), std::nullopt);
+    EXPECT_EQ(known.shown(7, "none"), ListedNames::Shown::absent);
     begun.metadata.mtime_ns -= std::chrono::nanoseconds(2min).count();
-    known.put(place_of(7, "new"), begun, now + 2s);
-    EXPECT_TRUE(known.get(place_of(7, "new"), now + 2s));
+    answer();
+    EXPECT_TRUE(known.get(place));
     begun.metadata.mtime_ns = wall_clock_ns();
     begun.size = 1;
-    known.put(place_of(7, "new"), begun, now + 3s);
-    EXPECT_TRUE(known.get(place_of(7, "new"), now + 3s));
+    answer();
+    EXPECT_TRUE(known.get(place));
+    begun.size = 0;
+    known.put(place, begun);
+    EXPECT_TRUE(known.get(place)) << "this mount's own";
 }
 
 }  // namespace recent_copies_test
