@@ -80,7 +80,7 @@ std::uint64_t memory_of(const Listing& page) {
     std::uint64_t bytes = 0;
     for (const auto& object : page.objects)
         bytes += sizeof(object) + 4 * (object.key.size() + object.etag.size());
-    for (const auto& prefix : page.prefixes) bytes += sizeof(prefix) + 4 * prefix.size();
+    for (const auto& prefix : page.prefixes) bytes += sizeof(std::string) + 4 * prefix.size();
     return bytes;
 }
 

@@ -51,15 +51,16 @@ class ColdPath(Bench):
 
     def make_names(self, deadline):
         """A bucket of its own, in which nothing but names counts: one directory of so many empty files, and as many in others.
-        Returns its URL, how many files each has, and the directories of the second."""
+        Returns its name, how many files each has, and the directories of the second."""
         count, folders = int(100_000 * self.options.scale), int(1000 * self.options.scale)
-        bucket = self.server.folder / "data" / "names"
+        name = f"names-{count}"
+        bucket = self.server.folder / "data" / name
         for path in [bucket / f"flat/file{n:06}.jpg" for n in range(count)] + \
                 [bucket / f"tree/class{n % folders:04}/file{n // folders:06}.jpg" for n in range(count)]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
         run(["curl", "-sf", "-o", "/dev/null", self.server.endpoint + "/_ctl?rescan=1"], deadline)
-        return f"{self.server.endpoint}/names", count, [f"tree/class{n:04}/" for n in range(folders)]
+        return name, count, [f"tree/class{n:04}/" for n in range(folders)]
 
     def theirs(self, name, deadline):
         host.drop_caches(3)

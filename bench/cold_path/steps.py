@@ -123,13 +123,13 @@ def step_random(bench, deadline):
 def step_list(bench, deadline):
     """Names alone: a directory of 100,000 files, and as many in 1,000 directories, which are read in order; beside the same LIST
     requests one after another."""
-    url, count, folders = bench.make_names(deadline)
-    rows = []
+    bucket, count, folders = bench.make_names(deadline)
+    url, rows = f"{bench.server.endpoint}/{bucket}", []
     for name, folder, prefixes, bar in ((f"{count:,} names in one directory", "flat", ["flat/"], 1),
                                         (f"{count:,} names in {len(folders):,} directories", "tree", ["tree/", *folders], 1)):
         ours, plain = [], []
         for _ in range(bench.options.rounds):
-            with bench.ours(deadline, source="s3://names") as mount:
+            with bench.ours(deadline, source=f"s3://{bucket}") as mount:
                 found, seconds = bench.read(deadline, "names", mount.mountpoint / folder)
             ours.append(found / seconds)
             listed, seconds = bench.read(deadline, "lists", url, *prefixes)

@@ -46,8 +46,8 @@ struct ListedNames {
 };
 
 /// A bounded memory of Facts by place, each for a time: metadata.ttl, five seconds at most for what is absent,
-/// and none for what another
-/// host may have just begun. What is put after a change of this mount's own is right at once. Thread-safe.
+/// and none for what another host may have just begun. What is put after a change of this mount's own is right
+/// at once. Thread-safe.
 ///
 /// Beside it, what listings showed, for the same times: for who found nothing with get(), which knows better.
 class KnownNames {

@@ -123,7 +123,7 @@ def test_pages_that_are_asked_for_beside_each_other(kind, request, mount):
     m = show(bucket, mount, **{"metadata.ttl": "1h"})
     assert sorted(os.listdir(m.path)) == sorted(name.partition("/")[0] for name in names)
     pages = -(-len(names) // 1000)
-    assert pages <= m.status()["origin"]["requests"]["list"] <= 4 * pages + 10
+    assert pages <= m.status()["origin"]["requests"]["list"] <= 10 * pages  # five families, each of about a page: most guesses are wrong
     walked = subprocess.run(["find", m.path, "-type", "f"], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()
     assert sorted(os.path.relpath(path, m.path) for path in walked) == sorted(names)
 
