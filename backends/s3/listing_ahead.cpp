@@ -223,6 +223,11 @@ void ListingAhead::answered(Ranges::iterator range, Result<Listing> answer) {
     {
         const MutexLock lock(mutex_);
         --under_way_;
+        if (range->is_superseded) {
+            shared_->used -= range->charge;
+            superseded_.erase(range);
+            return;
+        }
         range->is_asked = false;
         const bool was_proving = std::exchange(is_proving_, false);
         Result<void> taken = answer ? take(range, std::move(*answer)) : fail(std::move(answer.error()));
@@ -271,7 +276,8 @@ Result<void> ListingAhead::take(Ranges::iterator range, Listing page) {
     largest_ = std::max(largest_, memory_of(page));
     if (is_truncated && (range->until.empty() || covered < range->until)) {
         range->after = covered;
-        allowed_ = std::min(shared_->at_once, std::max(kFirstAtOnce, 2 * ++received_));
+        ++useful_;
+        allow();
         const auto begins = shared_->begins.load();
         const bool may_divide =
             begins == Shared::Begins::where_told || (begins == Shared::Begins::unknown && under_way_ == 0);
@@ -281,6 +287,8 @@ Result<void> ListingAhead::take(Ranges::iterator range, Listing page) {
     }
     swallow(range, covered);
     if (!range->until.empty()) cut(page, range->until);
+    if (page.objects.empty() && page.prefixes.empty()) useful_ /= 2;
+    allow();
     range->is_over = true;
     keep(*range, std::move(page), range->until);
     return {};
@@ -311,18 +319,29 @@ void ListingAhead::divide(Ranges::iterator range, const Listing& page) {
     is_proving_ = shared_->begins == Shared::Begins::unknown && ranges_.size() > 1;
 }
 
-/// What a page shows beyond its range, up to `covered` (empty: to the end), is taken from those behind it that
-/// nobody has asked for.
+void ListingAhead::allow() {
+    allowed_ = std::min(shared_->at_once, std::max(kFirstAtOnce, 2 * useful_));
+}
+
+/// What a page shows beyond its range, up to `covered` (empty: to the end), is taken from those behind it of which
+/// nothing has come yet. The answer to one that has been asked for is not waited for.
 void ListingAhead::swallow(Ranges::iterator range, const std::string& covered) {
-    while (std::next(range) != ranges_.end() && !std::next(range)->is_touched) {
+    while (std::next(range) != ranges_.end()) {
         const auto next = std::next(range);
+        const bool has_come = !next->pages.empty() || next->is_over;
         const bool is_whole = covered.empty() || (!next->until.empty() && next->until <= covered);
+        if (has_come || (!is_whole && next->is_touched)) return;
         if (!is_whole) {
-            next->after = range->until = covered;
+            if (covered > next->after) next->after = range->until = covered;
             return;
         }
         range->until = next->until;
-        ranges_.erase(next);
+        if (next->is_asked) {
+            next->is_superseded = true;
+            superseded_.splice(superseded_.end(), ranges_, next);
+        } else {
+            ranges_.erase(next);
+        }
     }
 }
 

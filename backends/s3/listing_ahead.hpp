@@ -89,6 +89,7 @@ class ListingAhead : public std::enable_shared_from_this<ListingAhead> {
     struct Range {
         std::string after, until, token;
         bool is_asked = false, is_touched = false, is_over = false, is_waited_for = false;
+        bool is_superseded = false;
         unsigned empty = 0;  ///< pages, the last of which came just now
         Clock::time_point asked;
         std::uint64_t charge = 0;
@@ -107,6 +108,7 @@ class ListingAhead : public std::enable_shared_from_this<ListingAhead> {
     void divide(Ranges::iterator range, const Listing& page) TIERFS_REQUIRES(mutex_);
     void unite() TIERFS_REQUIRES(mutex_);
     void swallow(Ranges::iterator range, const std::string& covered) TIERFS_REQUIRES(mutex_);
+    void allow() TIERFS_REQUIRES(mutex_);
 
     const std::string prefix_;
     const std::shared_ptr<Shared> shared_;
@@ -115,8 +117,10 @@ class ListingAhead : public std::enable_shared_from_this<ListingAhead> {
     std::condition_variable changed_;
     Ranges ranges_
         TIERFS_GUARDED_BY(mutex_);  ///< in order, without a gap; those that are done and given are gone
+    Ranges superseded_ TIERFS_GUARDED_BY(mutex_);  ///< asked for, and another's page showed what is there
     unsigned under_way_ TIERFS_GUARDED_BY(mutex_) = 0;
-    unsigned allowed_ TIERFS_GUARDED_BY(mutex_) = 1, received_ TIERFS_GUARDED_BY(mutex_) = 0;
+    unsigned allowed_ TIERFS_GUARDED_BY(mutex_) = 1;
+    unsigned useful_ TIERFS_GUARDED_BY(mutex_) = 0;  ///< pages with keys, fewer after one without
     std::uint64_t largest_ TIERFS_GUARDED_BY(mutex_) = kUsualPage;
     bool divides_ TIERFS_GUARDED_BY(mutex_) = true;
     bool is_proving_ TIERFS_GUARDED_BY(mutex_) = false;  ///< that the server begins where it is told

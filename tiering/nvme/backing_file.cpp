@@ -62,10 +62,12 @@ std::optional<ContentId> BackingFile::parse_name(std::string_view stem) {
 Result<BackingFile> BackingFile::create(const std::filesystem::path& files, const ContentId& id,
                                         std::uint64_t size) {
     const Paths where = paths(files, id);
-    std::error_code ignored;  // opening says what is wrong
-    if (!TIERFS_FAULT_CODE("nvme.data.folder", ignored))
-        std::filesystem::create_directory(where.data.parent_path(), ignored);
+    const auto folder = where.data.parent_path();
+    std::error_code error;
+    if (!TIERFS_FAULT_CODE("nvme.data.folder", error)) std::filesystem::create_directory(folder, error);
+    if (error) return fail(system_error(error.value(), folder.native()));
     // Unlinked, not emptied: someone may still read the old ones.
+    std::error_code ignored;  // opening says what is wrong
     std::filesystem::remove(where.sums, ignored);
     std::filesystem::remove(where.data, ignored);
     auto data =

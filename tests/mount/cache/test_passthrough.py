@@ -156,7 +156,7 @@ def test_open_files_are_not_evicted(mount, origin, files, on_xfs):
     assert passthrough(m)["open_files"] == 1
     for _ in range(2):
         data.expect_files(m.path, more)
-    assert m.tier("nvme")["evicted_bytes"] > 0
+    processes.wait_until(lambda: m.tier("nvme")["evicted_bytes"] > 0, what="more than fits, written behind the reads")
     assert m.tier("nvme")["used_bytes"] <= 40 << 20
     assert m.tier("nvme")["state"] == "normal"
     names = [path.stat().st_size for path in Path(on_xfs["nvme.path"]).rglob("*.data")]

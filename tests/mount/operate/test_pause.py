@@ -125,8 +125,7 @@ def test_held_passthrough_files_are_not_evicted_by_the_next(mount, origin, files
     assert m.take_over()["passthrough"]["open_files"] == 1
     for _ in range(4):  # more than fits beside it
         data.expect_files(m.path, {name: files[name] for name in large(files)[1:]})
-    tier = m.tier("nvme")
-    assert tier["evicted_bytes"] > 0
+    processes.wait_until(lambda: m.tier("nvme")["evicted_bytes"] > 0, what="more than fits, written behind the reads")
     inode = [path for path in Path(xfs.path / "cache").rglob("*.data") if path.stat().st_size == len(files[held])]
     assert inode, "the file that the kernel reads is still in the tier"
     passthrough.expect_open(handle, files[held])
