@@ -123,6 +123,13 @@ def stop_pid(pid, seconds=10, number=signal.SIGTERM):
             time.sleep(0.02)
 
 
+def cpu_seconds(pid):
+    """Of user and system time, of all threads of the process until now."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def alive(pid):
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:

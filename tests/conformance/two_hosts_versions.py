@@ -248,7 +248,9 @@ class VersionSteps:
             del self.copies[handle.host][copy.path]
 
     def publish(self, handle, what, function):
-        copy, host = handle.node, handle.host
+        copy, host, writes = handle.node, handle.host, handle.writes
+        if not copy.dirty and copy.twin is not None and copy.twin.dirty:
+            copy, writes = copy.twin, False  # they may be one file
         there = self.names.get(copy.path) if copy.path is not None else None
         allowed = [set()]
         if copy.dirty and copy.path is not None:
@@ -256,27 +258,27 @@ class VersionSteps:
                 allowed.append({errno.ESTALE})
             if copy.has_lost_name:
                 allowed.append({errno.EEXIST, errno.ESTALE})
-        if not handle.writes and copy.dirty:
+        if not writes and copy.dirty:
             allowed.append({errno.EEXIST, errno.ESTALE})
         code, _ = self.call(host, f"{what} {handle}", function, *allowed)
-        if what == "close" and handle.writes:
+        if what == "close" and writes:
             copy.whole = False
         if not copy.dirty or copy.path is None:
             return
         if code is not None:
             copy.has_lost_name = True
             self.adopt(host, copy.path, None if there is None else there.data)
-            if what == "close" and handle.writes:
+            if what == "close" and writes:
                 # What was written is given up: who has it open still has what was there before.
                 copy.may_be += [one.data for one in (copy.version, there) if one is not None]
                 copy.dirty, copy.lost = False, True
                 self.copies[host].pop(copy.path, None)
             return
         may_be = list(copy.may_be)
-        if not handle.writes:  # it may be left to who writes
+        if not writes:  # it may be left to who writes
             may_be.append(None if there is None else there.data)
         found = self.adopt(host, copy.path, *may_be)
-        if found in copy.may_be and (handle.writes or there is None or found != there.data):
+        if found in copy.may_be and (writes or there is None or found != there.data):
             copy.is_published(found, self.names[copy.path])
             self.replaced(host, copy.path)
             self.copies[host][copy.path] = copy

@@ -13,10 +13,11 @@ namespace tierfs {
 
 namespace {
 
-/// Below this, huge pages would make memory resident that a small limit was meant to save.
-constexpr std::uint64_t kHugePagesFrom = std::uint64_t{256} << 20;
+constexpr std::size_t kHugePage = 2 << 20;
+constexpr std::uint32_t kHugePages = kHugePage / Arena::kPage;
 
-constexpr std::uint32_t kHugePages = (2 << 20) / Arena::kPage;
+/// Free and resident: as much as is in use, within these.
+constexpr std::uint64_t kLeastFree = kHugePage, kMostFree = 32 * kHugePage;
 
 /// Below this much for each node, what a few readers of large files need would not fit one part.
 constexpr std::uint64_t kSmallestPart = 8 * Arena::kLargest;
@@ -80,20 +81,36 @@ Result<std::shared_ptr<Arena>> Arena::create(std::uint64_t bytes, std::shared_pt
     if (auto mapped = arena->map(capacity); !mapped) return fail(std::move(mapped.error()));
     try {
         arena->divide();
+        if (arena->grows_)
+            arena->first_touch_ = std::make_unique<FirstTouch>([self = arena.get()] { return self->grow(); });
     } catch (const std::bad_alloc&) {
         return fail(ENOMEM, "tables of the data memory");
     }
     return arena;
 }
 
+/// A small arena has no huge pages: they would make memory resident that a small limit was meant to save.
 Result<void> Arena::map(std::uint64_t bytes) {
+    grows_ = bytes >= kGrowsFrom;
+    const std::size_t all = bytes + (grows_ ? kHugePage : 0);
     void* memory =
-        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        ::mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return fail(system_error(errno, "data memory"));
-    if (bytes >= kHugePagesFrom) ::madvise(memory, bytes, MADV_HUGEPAGE);
-    base_ = static_cast<std::byte*>(memory);
+    mapped_ = std::span(static_cast<std::byte*>(memory), all);
+    base_ = mapped_.data();
+    if (grows_) {
+        ::madvise(memory, all, MADV_HUGEPAGE);
+        const auto beyond = reinterpret_cast<std::uintptr_t>(memory) % kHugePage;
+        if (beyond != 0) base_ += kHugePage - beyond;
+    }
     capacity_ = bytes;
     return {};
+}
+
+void Arena::add_part(std::uint32_t first, std::uint32_t pages) {
+    const std::uint32_t free = grows_ ? 0 : pages;
+    parts_.push_back(std::make_unique<Part>(first, pages, free));
+    opened_ += std::uint64_t{free} * kPage;
 }
 
 /// Before any of it is touched: a page comes from where it is preferred when it becomes resident.
@@ -102,19 +119,20 @@ void Arena::divide() {
     const auto count = static_cast<std::uint32_t>(nodes_.nodes.size());
     const std::uint32_t each = pages / count / kHugePages * kHugePages;
     if (count == 1 || each * kPage < kSmallestPart) {
-        parts_.push_back(std::make_unique<Part>(0, pages));
+        add_part(0, pages);
         return;
     }
     for (std::uint32_t place = 0; place < count; ++place) {
         const std::uint32_t first = place * each;
         const std::uint32_t length = place + 1 == count ? pages - first : each;
         nodes_.prefer(base_ + std::size_t{first} * kPage, std::size_t{length} * kPage, nodes_.nodes[place]);
-        parts_.push_back(std::make_unique<Part>(first, length));
+        add_part(first, length);
     }
 }
 
 Arena::~Arena() {
-    if (base_ != nullptr) ::munmap(base_, capacity_);
+    first_touch_.reset();
+    if (!mapped_.empty()) ::munmap(mapped_.data(), mapped_.size());
 }
 
 std::size_t Arena::part_of(std::uint32_t page) const {
@@ -127,32 +145,85 @@ std::optional<int> Arena::node_of(const std::byte* memory) const {
         .nodes[part_of(static_cast<std::uint32_t>(static_cast<std::size_t>(memory - base_) / kPage))];
 }
 
-std::optional<std::uint32_t> Arena::take(std::uint32_t pages) {
-    const auto take_of = [pages](Part& part) -> std::optional<std::uint32_t> {
-        MutexLock lock(part.mutex);
-        const auto page = part.heap.take(pages);
-        if (!page) return std::nullopt;
-        return part.first + *page;
-    };
-    if (parts_.size() == 1) return take_of(*parts_.front());
+/// The next pages behind those that are open, up to a border of huge pages: so many at least, if there are.
+/// They are the caller's to give to the heap.
+std::uint32_t Arena::open(Part& part, std::uint32_t pages) {
+    const std::uint32_t wanted = (part.opened + pages + kHugePages - 1) / kHugePages * kHugePages;
+    const std::uint32_t count = std::min(part.pages, wanted) - part.opened;
+    part.opened += count;
+    opened_.fetch_add(std::uint64_t{count} * kPage, std::memory_order_relaxed);
+    return count;
+}
+
+std::optional<std::uint32_t> Arena::take_of(Part& part, std::uint32_t pages, Memory memory) {
+    MutexLock lock(part.mutex);
+    auto page = part.heap.take(pages);
+    const bool may_open = memory == Memory::any || opened() < kGrowsFrom;
+    if (!page && may_open && part.opened < part.pages) {
+        const std::uint32_t begin = part.opened;
+        part.heap.give_back(begin, open(part, pages));
+        page = part.heap.take(pages);
+    }
+    if (!page) return std::nullopt;
+    part.used += pages;
+    return part.first + *page;
+}
+
+std::optional<std::uint32_t> Arena::take(std::uint32_t pages, Memory memory) {
+    if (parts_.size() == 1) return take_of(*parts_.front(), pages, memory);
     const unsigned here = nodes_.current();
     for (const std::size_t place : nodes_.nearest.at(here < nodes_.nearest.size() ? here : 0)) {
-        if (const auto page = take_of(*parts_[place])) return page;
+        if (const auto page = take_of(*parts_[place], pages, memory)) return page;
     }
     return std::nullopt;
 }
 
-ArenaBufferPtr Arena::allocate(std::size_t size) {
+ArenaBufferPtr Arena::allocate(std::size_t size, Memory memory) {
     if (size == 0 || size > kLargest) return nullptr;
     const std::size_t taken = rounded(size);
-    const auto page = take(static_cast<std::uint32_t>(taken / kPage));
-    if (!page) return nullptr;
-    const std::uint64_t now = in_use_.fetch_add(taken, std::memory_order_relaxed) + taken;
-    std::uint64_t peak = peak_.load(std::memory_order_relaxed);
-    while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+    const auto page = take(static_cast<std::uint32_t>(taken / kPage), memory);
+    if (page) {
+        const std::uint64_t now = in_use_.fetch_add(taken, std::memory_order_relaxed) + taken;
+        std::uint64_t peak = peak_.load(std::memory_order_relaxed);
+        while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+        }
     }
+    if (first_touch_ && is_short()) first_touch_->wake();
+    if (!page) return nullptr;
     return std::make_shared<ArenaBuffer>(shared_from_this(),
                                          std::span(base_ + std::size_t{*page} * kPage, taken), size);
+}
+
+std::uint64_t Arena::wanted_free() const {
+    return std::clamp(in_use(), kLeastFree, kMostFree);
+}
+
+bool Arena::is_short() const {
+    const std::uint64_t opened = this->opened();
+    return opened < capacity_ && opened < in_use() + wanted_free();
+}
+
+/// One huge page at a time: a reader who asks meanwhile goes on behind it.
+bool Arena::grow_part(Part& part) {
+    std::uint32_t begin = 0, count = 0;
+    {
+        const MutexLock lock(part.mutex);
+        const std::uint64_t free = std::uint64_t{part.opened - part.used} * kPage;
+        if (part.opened == part.pages || free >= wanted_free() / parts_.size()) return false;
+        begin = part.opened;
+        count = open(part, 1);
+    }
+    make_resident(std::span(base_ + std::size_t{part.first + begin} * kPage, std::size_t{count} * kPage));
+    {
+        const MutexLock lock(part.mutex);
+        part.heap.give_back(begin, count);
+    }
+    if (listener_) listener_->memory_freed();
+    return true;
+}
+
+bool Arena::grow() {
+    return std::any_of(parts_.begin(), parts_.end(), [this](const auto& part) { return grow_part(*part); });
 }
 
 void Arena::give_back(std::span<std::byte> memory, bool quiet) {
@@ -163,6 +234,7 @@ void Arena::give_back(std::span<std::byte> memory, bool quiet) {
         Part& part = *parts_[part_of(page)];
         MutexLock lock(part.mutex);
         part.heap.give_back(page - part.first, static_cast<std::uint32_t>(memory.size() / kPage));
+        part.used -= static_cast<std::uint32_t>(memory.size() / kPage);
     }
     if (listener_ && !quiet) listener_->memory_freed();
 }

@@ -11,6 +11,7 @@
 #include "backends/origin/object.hpp"
 #include "config/base/mutex.hpp"
 #include "config/base/result.hpp"
+#include "tiering/ram/first_touch.hpp"
 #include "tiering/ram/numa.hpp"
 #include "tiering/ram/page_heap.hpp"
 #include "tiering/values/buffer.hpp"
@@ -72,10 +73,17 @@ using ArenaBufferPtr = std::shared_ptr<ArenaBuffer>;
 /// processor of whoever allocates (a thread that serves a reader runs where the reader does), from the next
 /// one when it is full. What is free is kept in tables beside the memory, so that pages never used never
 /// become resident (PageHeap). Thread-safe; allocation never blocks for memory. Buffers keep the arena alive.
+///
+/// A large arena grows: memory is handed out from its front, and a thread of low rank makes resident what comes
+/// next (FirstTouch), so that there is some as a rule when it is wanted. Who can do with memory that others have
+/// done with asks for what is resident first.
 class Arena : public std::enable_shared_from_this<Arena> {
   public:
     static constexpr std::size_t kPage = 4096;
     static constexpr std::size_t kLargest = std::size_t{8} << 20;
+    /// Arenas of so many bytes and more grow, from there on only where there is nothing else to be had.
+    static constexpr std::uint64_t kGrowsFrom = std::uint64_t{256} << 20;
+    enum class Memory : std::uint8_t { any, resident };
 
     /// `bytes` is rounded down to 4 KiB. `listener` may be null. ENOMEM when the address space is not there.
     static Result<std::shared_ptr<Arena>> create(std::uint64_t bytes, std::shared_ptr<FreeListener> listener,
@@ -85,7 +93,9 @@ class Arena : public std::enable_shared_from_this<Arena> {
     Arena& operator=(const Arena&) = delete;
 
     /// A buffer of at least `size` bytes (1 to kLargest), size set; null: no room, or an impossible size.
-    ArenaBufferPtr allocate(std::size_t size);
+    /// `resident`: null, too, where only memory would do that nobody has touched yet; small arenas, and the first
+    /// kGrowsFrom bytes of a large one, count as touched.
+    ArenaBufferPtr allocate(std::size_t size, Memory memory = Memory::any);
 
     /// What `allocate(size)` takes from the arena.
     static constexpr std::size_t rounded(std::size_t size) { return (size + kPage - 1) / kPage * kPage; }
@@ -97,6 +107,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
     [[nodiscard]] std::uint64_t capacity() const { return capacity_; }
     [[nodiscard]] std::uint64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
     [[nodiscard]] std::uint64_t peak() const { return peak_.load(std::memory_order_relaxed); }
+    /// Bytes that are in use or free to be used again; the rest has not been touched.
+    [[nodiscard]] std::uint64_t opened() const { return opened_.load(std::memory_order_relaxed); }
     /// The NUMA node whose memory this is, if `memory` is of this arena and it has several.
     [[nodiscard]] std::optional<int> node_of(const std::byte* memory) const;
 
@@ -104,25 +116,38 @@ class Arena : public std::enable_shared_from_this<Arena> {
     friend class ArenaBuffer;
     /// Of one node.
     struct Part {
-        Part(std::uint32_t first_page, std::uint32_t count) : first(first_page), pages(count), heap(count) {}
+        Part(std::uint32_t first_page, std::uint32_t count, std::uint32_t free)
+            : first(first_page), pages(count), heap(count, free), opened(free) {}
         const std::uint32_t first, pages;  ///< in the arena
         Mutex mutex;
-        PageHeap heap TIERFS_GUARDED_BY(mutex);
+        PageHeap heap TIERFS_GUARDED_BY(mutex);           ///< of the pages in front of `opened`
+        std::uint32_t opened TIERFS_GUARDED_BY(mutex);    ///< pages; those that are being made resident, too
+        std::uint32_t used TIERFS_GUARDED_BY(mutex) = 0;  ///< pages
     };
 
     Arena() = default;
     Result<void> map(std::uint64_t bytes);
     void divide();
     [[nodiscard]] std::size_t part_of(std::uint32_t page) const;
-    std::optional<std::uint32_t> take(std::uint32_t pages);
+    std::optional<std::uint32_t> take(std::uint32_t pages, Memory memory);
+    std::optional<std::uint32_t> take_of(Part& part, std::uint32_t pages, Memory memory);
     void give_back(std::span<std::byte> memory, bool quiet);
+    void add_part(std::uint32_t first, std::uint32_t pages);
+    [[nodiscard]] std::uint32_t open(Part& part, std::uint32_t pages) TIERFS_REQUIRES(part.mutex);
+    [[nodiscard]] std::uint64_t wanted_free() const;
+    [[nodiscard]] bool is_short() const;
+    bool grow();
+    bool grow_part(Part& part);
 
     std::byte* base_ = nullptr;
+    std::span<std::byte> mapped_;
     std::uint64_t capacity_ = 0;
+    bool grows_ = false;
     std::shared_ptr<FreeListener> listener_;
     NumaNodes nodes_;
     std::vector<std::unique_ptr<Part>> parts_;  ///< one, or one for each of nodes_
-    std::atomic<std::uint64_t> in_use_{0}, peak_{0};
+    std::atomic<std::uint64_t> in_use_{0}, peak_{0}, opened_{0};
+    std::unique_ptr<FirstTouch> first_touch_;  ///< of one that grows
 };
 
 }  // namespace tierfs

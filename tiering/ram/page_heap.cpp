@@ -17,9 +17,9 @@ T* zeroed(std::uint32_t count) {
 
 }  // namespace
 
-PageHeap::PageHeap(std::uint32_t pages)
+PageHeap::PageHeap(std::uint32_t pages, std::uint32_t free)
     : pages_(pages), free_(zeroed<std::uint32_t>(pages)), links_(zeroed<Link>(pages)) {
-    if (pages > 0) add(0, pages);
+    if (free > 0) add(0, free);
 }
 
 std::size_t PageHeap::list_of(std::uint32_t count) {

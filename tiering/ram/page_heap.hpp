@@ -20,13 +20,14 @@ namespace tierfs {
 /// thread-safe.
 class PageHeap {
   public:
-    /// All pages are free. Throws std::bad_alloc when the tables cannot be had.
-    explicit PageHeap(std::uint32_t pages);
+    /// The first `free` of them are free; the others come by give_back. Throws std::bad_alloc when the tables
+    /// cannot be had.
+    PageHeap(std::uint32_t pages, std::uint32_t free);
 
     /// The first of `count` pages (at least 1) that are the caller's now; nothing: no such run, or none
     /// within kMostLooks.
     std::optional<std::uint32_t> take(std::uint32_t count);
-    /// Exactly what one or several calls of `take` gave.
+    /// Exactly what one or several calls of `take` gave, or what was not free from the beginning.
     void give_back(std::uint32_t page, std::uint32_t count);
 
     /// Calls visitor(page, count) for each free run.

@@ -153,6 +153,15 @@ void TieredStore::top_up(const std::shared_ptr<const ObjectRef>& object, const U
     } while (prefetcher_.end_issue(object->content));
 }
 
+/// Not for who holds a lock. What has been used gives way before memory is touched for the first time: on a virtual
+/// machine that costs twice as much as to fetch what was there.
+ArenaBufferPtr TieredStore::memory_for(std::uint64_t size, bool may_evict) {
+    ArenaBufferPtr buffer = arena_->allocate(size, Arena::Memory::resident);
+    if (!buffer && may_evict && ram_.reclaim(Arena::rounded(size), RamTier::Reclaim::used) > 0)
+        buffer = arena_->allocate(size, Arena::Memory::resident);
+    return buffer ? buffer : arena_->allocate(size);
+}
+
 BlockMask TieredStore::missing(const ContentId& id, const UnitLayout& layout, std::uint64_t unit,
                                BlockMask blocks) {
     const UnitKey key{id, unit};
@@ -201,8 +210,7 @@ TieredStore::Prefetched TieredStore::prefetch_run(const std::shared_ptr<const Ob
         counters_.prefetch_under_way.load() + taken > prefetch_budget_) {
         return Prefetched::refused;
     }
-    ArenaBufferPtr buffer = arena_->allocate(size);
-    if (!buffer && ram_.reclaim(taken, RamTier::Reclaim::used) > 0) buffer = arena_->allocate(size);
+    ArenaBufferPtr buffer = memory_for(size);
     if (!buffer) return Prefetched::refused;
     FlightPtr flight = make_flight(object, layout, unit, first, count, std::move(buffer), true);
     TIERFS_SYNC_POINT("store.prefetch.allocated");

@@ -111,12 +111,9 @@ ArenaBufferPtr TieredStore::fill_memory(std::uint64_t size, bool in_one_piece) {
     while (!fill_.stopping()) {
         const bool written = !in_one_piece || run_memory_->load() <= most_fill_memory();
         if (!admission_->busy() && written && fill_may_send(taken)) {
-            ArenaBufferPtr buffer = arena_->allocate(size);
             // What lies scattered there does not become one piece so: those under way come back as they went.
             const bool waits = in_one_piece && counters_.fill_under_way.load() > 0;
-            if (!buffer && !waits && ram_.reclaim(taken, RamTier::Reclaim::used) > 0)
-                buffer = arena_->allocate(size);
-            if (buffer) return buffer;
+            if (ArenaBufferPtr buffer = memory_for(size, !waits)) return buffer;
         }
         fill_.pause(kFillTick);
     }

@@ -256,7 +256,7 @@ class TieredStore final : public Store {
     /// The error of what would be asked of the origin again at once.
     std::optional<Error> failed_just_now(const ObjectRef& object, FlightTable::Shard& shard,
                                          const ReadPlan& plan) const TIERFS_REQUIRES(shard.mutex);
-    bool allocate(const UnitLayout& layout, ReadPlan& plan, bool may_allocate);
+    bool allocate(const UnitLayout& layout, ReadPlan& plan, bool may_allocate, Arena::Memory memory);
     std::vector<FlightPtr> commit(const ReadOperationPtr& operation, FlightTable::Shard& shard,
                                   ReadPlan& plan) TIERFS_REQUIRES(shard.mutex);
     static std::uint32_t add_pieces(ReadOperation& operation, std::uint64_t unit, BlockMask blocks,
@@ -269,6 +269,7 @@ class TieredStore final : public Store {
     FlightPtr make_flight(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout,
                           std::uint64_t unit, std::uint32_t first, std::uint32_t count, ArenaBufferPtr buffer,
                           bool prefetch);
+    ArenaBufferPtr memory_for(std::uint64_t size, bool may_evict = true);
     void send(const FlightPtr& flight, Priority priority);
     void complete(const FlightPtr& flight, Result<void> result);
     void top_up(const std::shared_ptr<const ObjectRef>& object, const UnitLayout& layout);

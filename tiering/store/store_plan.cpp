@@ -128,12 +128,13 @@ std::optional<Error> TieredStore::failed_just_now(const ObjectRef& object, Fligh
     return std::nullopt;
 }
 
-bool TieredStore::allocate(const UnitLayout& layout, ReadPlan& plan, bool may_allocate) {
+bool TieredStore::allocate(const UnitLayout& layout, ReadPlan& plan, bool may_allocate,
+                           Arena::Memory memory) {
     for (std::size_t i = 0; i < plan.own.size(); ++i) {
         ReadPlan::Own& own = plan.own[i];
         const std::uint64_t size =
             layout.block_end(own.unit, own.first + own.count - 1) - layout.block_begin(own.unit, own.first);
-        if (may_allocate) own.buffer = arena_->allocate(size);
+        if (may_allocate) own.buffer = arena_->allocate(size, memory);
         if (own.buffer) continue;
         plan.short_of = Arena::rounded(size);
         // Who waits has nothing to gain from what was never really taken.
@@ -183,6 +184,7 @@ TieredStore::Started TieredStore::attempt(const ReadOperationPtr& operation, boo
     if (queued) operation->admitted = std::chrono::steady_clock::now();  // of the attempts the last counts
     FlightTable::Shard& shard = flights_.shard(operation->object->content);
     std::vector<FlightPtr> flights;
+    auto memory = Arena::Memory::resident;
     for (;;) {
         bool planned = false, refused = false;
         std::optional<Error> failed;
@@ -195,7 +197,7 @@ TieredStore::Started TieredStore::attempt(const ReadOperationPtr& operation, boo
                                   [](const ReadPlan::Own& own) { return !own.from_nvme; });
             if (!plan.stale && !refused) failed = failed_just_now(*operation->object, shard, plan);
             planned = !plan.stale && !refused && !failed &&
-                      allocate(operation->layout, plan, queued || !admission_->busy());
+                      allocate(operation->layout, plan, queued || !admission_->busy(), memory);
             if (planned) flights = commit(operation, shard, plan);
         }
         if (refused) {
@@ -215,6 +217,10 @@ TieredStore::Started TieredStore::attempt(const ReadOperationPtr& operation, boo
             continue;
         }
         if (!queued && admission_->busy()) return Started::no_memory;
+        if (std::exchange(memory, Arena::Memory::any) == Arena::Memory::resident) {
+            ram_.reclaim(plan.short_of, RamTier::Reclaim::used);
+            continue;
+        }
         const auto depth = queued ? RamTier::Reclaim::held_too : RamTier::Reclaim::all_free;
         if (ram_.reclaim(plan.short_of, depth) == 0) return Started::no_memory;
     }

@@ -143,7 +143,7 @@ void TieredStore::copy_to_ram(const FillRun& run, const PackedObject& packed) {
     const std::uint64_t size = packed.object->size;
     const bool crowded = arena_->in_use() > arena_->capacity() / 2;  // readers and runs need some, too
     if (packed.place.codec != Codec::none || crowded || !ram_.has_room_ahead(Arena::rounded(size))) return;
-    ArenaBufferPtr buffer = arena_->allocate(size);
+    ArenaBufferPtr buffer = arena_->allocate(size, Arena::Memory::resident);
     if (!buffer) return;
     const auto bytes = run.stored(packed.place);
     std::memcpy(buffer->writable().data(), bytes.data(), bytes.size());

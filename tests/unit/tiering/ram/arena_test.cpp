@@ -1,7 +1,10 @@
 #include "tiering/ram/arena.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -247,6 +250,66 @@ TEST(Arena, ServesManyThreads) {
     }
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(arena->in_use(), 0U);
+}
+
+/// Pages of the piece that are resident.
+std::size_t resident_pages(ArenaBuffer& buffer) {
+    std::vector<unsigned char> pages(buffer.capacity() / Arena::kPage);
+    EXPECT_EQ(::mincore(buffer.writable().data(), buffer.capacity(), pages.data()), 0);
+    return static_cast<std::size_t>(
+        std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1U) != 0; }));
+}
+
+template <typename Condition>
+bool comes_true(const Condition& condition) {
+    for (int tries = 0; tries < 3000; ++tries) {
+        if (condition()) return true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+}
+
+TEST(GrowingArena, HasAsMuchResidentAsIsInUse) {
+    const auto arena = make(Arena::kGrowsFrom);
+    EXPECT_EQ(arena->opened(), 0U);
+    const auto first = arena->allocate(Arena::kLargest);
+    ASSERT_NE(first, nullptr);
+    ASSERT_TRUE(comes_true([&] { return arena->opened() >= 2 * Arena::kLargest; }));
+    ArenaBufferPtr next;
+    ASSERT_TRUE(
+        comes_true([&] { return (next = arena->allocate(4 << 20, Arena::Memory::resident)) != nullptr; }));
+    EXPECT_TRUE(comes_true([&] { return resident_pages(*next) == (4U << 20) / Arena::kPage; }));
+    EXPECT_LT(arena->opened(), 48U << 20) << "no more than is wanted";
+}
+
+TEST(GrowingArena, IsUsableToItsEnd) {
+    constexpr std::uint64_t kBytes = Arena::kGrowsFrom + (5 << 20) + 3 * Arena::kPage;
+    const auto arena = make(kBytes);
+    std::vector<ArenaBufferPtr> pieces;
+    const auto take_all = [&](std::size_t size) {
+        while (auto piece = arena->allocate(size)) pieces.push_back(std::move(piece));
+        return arena->in_use();
+    };
+    EXPECT_TRUE(comes_true([&] { return take_all(1 << 20) >= kBytes - (1 << 20); }));
+    EXPECT_TRUE(comes_true([&] { return take_all(Arena::kPage) == kBytes; }));
+    EXPECT_EQ(arena->opened(), kBytes);
+    EXPECT_EQ(arena->allocate(1, Arena::Memory::resident), nullptr);
+    pieces.clear();
+    EXPECT_NE(arena->allocate(Arena::kLargest, Arena::Memory::resident), nullptr)
+        << "what was touched stays so";
+}
+
+TEST(GrowingArena, WhatNobodyTouchedIsForWhoHasNothingElse) {
+    const auto arena = make(4 * Arena::kGrowsFrom);
+    std::vector<ArenaBufferPtr> pieces;
+    // Faster than a thread of low rank makes anything resident, beyond the first bytes, which count as touched.
+    while (auto piece = arena->allocate(Arena::kLargest, Arena::Memory::resident)) {
+        pieces.push_back(std::move(piece));
+        ASSERT_LE(arena->in_use(), arena->opened());
+    }
+    EXPECT_GE(arena->in_use(), Arena::kGrowsFrom - Arena::kLargest);
+    if (arena->in_use() + 2 * Arena::kLargest < arena->capacity())
+        EXPECT_NE(arena->allocate(Arena::kLargest), nullptr);
 }
 
 }  // namespace arena_test

@@ -19,7 +19,7 @@ std::uint32_t free_pages(const PageHeap& heap) {
 }
 
 TEST(PageHeap, GivesExactlyWhatIsAskedFor) {
-    PageHeap heap(1000);
+    PageHeap heap(1000, 1000);
     ASSERT_TRUE(heap.take(28));
     EXPECT_EQ(free_pages(heap), 972U);
     ASSERT_TRUE(heap.take(972));
@@ -30,7 +30,7 @@ TEST(PageHeap, GivesExactlyWhatIsAskedFor) {
 /// Files of one size leave no holes between them, whatever their size.
 TEST(PageHeap, PiecesOfOneSizeFillItUpAlsoAfterChurn) {
     for (const std::uint32_t size : {1U, 9U, 27U, 28U, 100U, 255U, 256U}) {
-        PageHeap heap(size * 50 + size / 2);
+        PageHeap heap(size * 50 + size / 2, size * 50 + size / 2);
         std::vector<std::uint32_t> taken;
         while (const auto page = heap.take(size)) taken.push_back(*page);
         ASSERT_EQ(taken.size(), 50U) << size;
@@ -46,7 +46,7 @@ TEST(PageHeap, PiecesOfOneSizeFillItUpAlsoAfterChurn) {
 }
 
 TEST(PageHeap, WhatComesBackIsJoinedOnBothSides) {
-    PageHeap heap(12);
+    PageHeap heap(12, 12);
     const auto left = heap.take(4), middle = heap.take(4), right = heap.take(4);
     ASSERT_TRUE(left && middle && right);
     heap.give_back(*left, 4);
@@ -58,7 +58,7 @@ TEST(PageHeap, WhatComesBackIsJoinedOnBothSides) {
 
 /// Where the list of its own length has only shorter runs, a longer one is cut.
 TEST(PageHeap, LooksFurtherWhereRunsOfAboutItsLengthAreTooShort) {
-    PageHeap heap(400);
+    PageHeap heap(400, 400);
     const auto low = heap.take(32), guard = heap.take(1), high = heap.take(35), rest = heap.take(332);
     ASSERT_TRUE(low && guard && high && rest);
     heap.give_back(*low, 32);
@@ -69,14 +69,14 @@ TEST(PageHeap, LooksFurtherWhereRunsOfAboutItsLengthAreTooShort) {
 }
 
 TEST(PageHeap, LongRunsComeFromTheEnd) {
-    PageHeap heap(10'000);
+    PageHeap heap(10'000, 10'000);
     EXPECT_EQ(heap.take(256), 10'000U - 256U);
     EXPECT_EQ(heap.take(255), 0U);
 }
 
 TEST(PageHeap, AgreesWithAModelOverRandomUse) {
     constexpr std::uint32_t kPages = 5000;
-    PageHeap heap(kPages);
+    PageHeap heap(kPages, kPages);
     std::vector<bool> used(kPages);
     std::vector<Piece> taken;
     std::mt19937 random(7);

@@ -1,0 +1,73 @@
+#include "tiering/ram/first_touch.hpp"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace tierfs {
+
+namespace {
+
+constexpr int kNice = 10;  // a tenth of the weight of nice 0
+constexpr std::size_t kPage = 4096;
+
+}  // namespace
+
+void make_resident(std::span<std::byte> memory) {
+    while (::madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE) != 0) {
+        if (errno == EINTR || errno == EAGAIN) continue;
+        if (errno != EINVAL) return;  // whoever uses it finds out; EINVAL: Linux before 5.14
+        for (std::size_t at = 0; at < memory.size(); at += kPage)
+            *static_cast<volatile std::byte*>(&memory[at]) = std::byte{0};
+        return;
+    }
+}
+
+FirstTouch::FirstTouch(std::function<bool()> grow) : grow_(std::move(grow)) {
+    try {
+        thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error&) {
+        is_awake_ = true;  // nobody to be woken
+    }
+}
+
+FirstTouch::~FirstTouch() {
+    {
+        const MutexLock lock(mutex_);
+        is_over_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+}
+
+void FirstTouch::wake() {
+    if (is_awake_.load(std::memory_order_relaxed)) return;
+    {
+        const MutexLock lock(mutex_);
+        is_awake_ = true;
+    }
+    changed_.notify_all();
+}
+
+void FirstTouch::run() {
+    (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);  // of this thread
+    MutexLock lock(mutex_);
+    while (!is_over_) {
+        if (!is_awake_) {
+            lock.wait(changed_);
+            continue;
+        }
+        // Whoever finds too little from here on wakes it again.
+        is_awake_ = false;
+        lock.unlock();
+        while (!is_over_ && grow_()) {
+        }
+        lock.lock();
+    }
+}
+
+}  // namespace tierfs

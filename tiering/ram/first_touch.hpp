@@ -1,0 +1,44 @@
+// A thread of low rank that makes memory resident before anybody waits for it. Internal to tiering/ram.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <thread>
+
+#include "config/base/mutex.hpp"
+
+namespace tierfs {
+
+/// Makes these pages resident, zeroed, in huge pages where the system has them. Nobody else uses them meanwhile.
+void make_resident(std::span<std::byte> memory);
+
+/// Calls `grow` until that says false, each time it is woken. Its thread has a tenth of a processor that others
+/// want, and all of one that nobody wants: on a virtual machine the first touch of memory is a fault of the host,
+/// too, and costs more than to fetch what is to stand there. Thread-safe.
+class FirstTouch {
+  public:
+    /// `grow` makes a little more resident; false: there is enough, or no more to be had. Without a thread, where
+    /// the system gives none, nothing is grown.
+    explicit FirstTouch(std::function<bool()> grow);
+    /// Waits for the call of `grow` that is under way.
+    ~FirstTouch();
+    FirstTouch(const FirstTouch&) = delete;
+    FirstTouch& operator=(const FirstTouch&) = delete;
+
+    /// Costs nothing while it is awake.
+    void wake();
+
+  private:
+    void run();
+
+    const std::function<bool()> grow_;
+    Mutex mutex_;
+    std::condition_variable changed_;
+    std::atomic<bool> is_awake_{false}, is_over_{false};  ///< set under the lock
+    std::thread thread_;                                  ///< the last: it uses the others
+};
+
+}  // namespace tierfs
