@@ -12,7 +12,7 @@ from .yardstick import files_per_second, megabytes_per_second
 MIB = 1 << 20
 READERS = 4
 PART = 8 * MIB
-PAUSE_S = 10
+PAUSE_S = 25
 READ_AHEAD = 512 << 10  # of the kernel, for this mount
 
 

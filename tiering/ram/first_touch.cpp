@@ -13,6 +13,9 @@ namespace tierfs {
 namespace {
 
 constexpr int kNice = 10;  // a tenth of the weight of nice 0
+/// A call of `grow` that takes longer has the host at work, which others wait for, too: a pause follows.
+constexpr std::chrono::milliseconds kCheap{1};
+constexpr int kPause = 9;  // times what it took
 constexpr std::size_t kPage = 4096;
 
 }  // namespace
@@ -53,6 +56,18 @@ void FirstTouch::wake() {
     changed_.notify_all();
 }
 
+bool FirstTouch::grow(MutexLock& lock) {
+    const auto since = Clock::now();
+    lock.unlock();
+    const bool is_short = grow_();
+    lock.lock();
+    const auto now = Clock::now();
+    if (!is_short || now - since < kCheap) return is_short;
+    const auto end = now + kPause * (now - since);
+    while (!is_over_ && Clock::now() < end) lock.wait_until(changed_, end);
+    return true;
+}
+
 void FirstTouch::run() {
     (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);  // of this thread
     MutexLock lock(mutex_);
@@ -63,10 +78,8 @@ void FirstTouch::run() {
         }
         // Whoever finds too little from here on wakes it again.
         is_awake_ = false;
-        lock.unlock();
-        while (!is_over_ && grow_()) {
+        while (!is_over_ && grow(lock)) {
         }
-        lock.lock();
     }
 }
 

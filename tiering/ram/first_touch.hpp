@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
@@ -16,8 +17,8 @@ namespace tierfs {
 void make_resident(std::span<std::byte> memory);
 
 /// Calls `grow` until that says false, each time it is woken. Its thread has a tenth of a processor that others
-/// want, and all of one that nobody wants: on a virtual machine the first touch of memory is a fault of the host,
-/// too, and costs more than to fetch what is to stand there. Thread-safe.
+/// want. On a virtual machine the first touch of memory is a fault of the host, too, and costs more than to fetch
+/// what is to stand there: where it is so dear, nine tenths of the time are pauses. Thread-safe.
 class FirstTouch {
   public:
     /// `grow` makes a little more resident; false: there is enough, or no more to be had. Without a thread, where
@@ -32,7 +33,9 @@ class FirstTouch {
     void wake();
 
   private:
+    using Clock = std::chrono::steady_clock;
     void run();
+    bool grow(MutexLock& lock) TIERFS_REQUIRES(mutex_);
 
     const std::function<bool()> grow_;
     Mutex mutex_;
