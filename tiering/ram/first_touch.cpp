@@ -56,18 +56,6 @@ void FirstTouch::wake() {
     changed_.notify_all();
 }
 
-bool FirstTouch::grow(MutexLock& lock) {
-    const auto since = Clock::now();
-    lock.unlock();
-    const bool is_short = grow_();
-    lock.lock();
-    const auto now = Clock::now();
-    if (!is_short || now - since < kCheap) return is_short;
-    const auto end = now + kPause * (now - since);
-    while (!is_over_ && Clock::now() < end) lock.wait_until(changed_, end);
-    return true;
-}
-
 void FirstTouch::run() {
     (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);  // of this thread
     MutexLock lock(mutex_);
@@ -78,7 +66,14 @@ void FirstTouch::run() {
         }
         // Whoever finds too little from here on wakes it again.
         is_awake_ = false;
-        while (!is_over_ && grow(lock)) {
+        for (bool is_short = true; is_short && !is_over_;) {
+            lock.unlock();
+            const auto since = Clock::now();
+            is_short = grow_();
+            const auto now = Clock::now();
+            const auto end = now - since < kCheap ? now : now + kPause * (now - since);
+            lock.lock();
+            while (is_short && !is_over_ && Clock::now() < end) lock.wait_until(changed_, end);
         }
     }
 }

@@ -35,7 +35,6 @@ class FirstTouch {
   private:
     using Clock = std::chrono::steady_clock;
     void run();
-    bool grow(MutexLock& lock) TIERFS_REQUIRES(mutex_);
 
     const std::function<bool()> grow_;
     Mutex mutex_;
