@@ -45,9 +45,9 @@ class FrontEnd(Bench):
             os.close(os.open(folder / f"{number:08d}.jpg", os.O_CREAT | os.O_WRONLY, 0o644))
         write(stamp, self.options.names)
 
-    def ours(self, deadline, settings, source=None, nvme=True):
-        """A mount with an empty cache, or with a RAM tier alone."""
-        place = self.fresh(self.xfs)
+    def ours(self, deadline, settings, source=None, nvme=True, disk=None):
+        """A mount with an empty cache, on that disk or beside the files, or with a RAM tier alone."""
+        place = self.fresh(disk or self.xfs)
         settings = {"metadata.ttl": "forever", **settings}
         if nvme:
             settings["nvme.limit"] = 2 * self.dataset.bytes + GIB  # a file beyond half of it would not be kept
