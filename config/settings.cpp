@@ -162,8 +162,23 @@ std::string config_file(const std::vector<std::string>& options, Loader& loader)
     return path;
 }
 
+void check_buckets(Loader& loader) {
+    const Settings& s = loader.settings;
+    if (!s.s3_kms_key.empty() && !s.s3_encryption.starts_with("aws:kms"))
+        loader.refuse(loader.place("s3.kms_key"), "s3.kms_key: found with s3.encryption=" + s.s3_encryption +
+                                                      "; allowed: with aws:kms or aws:kms:dsse");
+    if (!s.s3_customer_key.empty() && s.s3_encryption != "none")
+        loader.refuse(loader.place("s3.customer_key"), "s3.customer_key: found with s3.encryption=" +
+                                                           s.s3_encryption + "; allowed: one of both");
+    if (s.s3_requester_pays && s.s3_anonymous)
+        loader.refuse(
+            loader.place("s3.requester_pays"),
+            "s3.requester_pays: found with s3.anonymous; allowed: with credentials, whose account pays");
+}
+
 void check_together(Loader& loader) {
     const Settings& s = loader.settings;
+    check_buckets(loader);
     if (s.nvme_limit != 0 && s.nvme_path.empty()) {
         loader.refuse(loader.place("nvme.limit"), "nvme.limit: found " + format_size_exact(s.nvme_limit) +
                                                       " without nvme.path; allowed: both, or neither");
@@ -186,8 +201,10 @@ void check_together(Loader& loader) {
                           ", which is more than memory.limit (" + format_size_exact(s.memory_limit) + ", " +
                           loader.place("memory.limit") + "); allowed: at most memory.limit");
     }
-    std::vector<std::pair<std::string, std::string>> paths{
-        {"index.path", s.index_path}, {"log.file", s.log_file}, {"s3.ca_bundle", s.s3_ca_bundle}};
+    std::vector<std::pair<std::string, std::string>> paths{{"index.path", s.index_path},
+                                                           {"log.file", s.log_file},
+                                                           {"s3.ca_bundle", s.s3_ca_bundle},
+                                                           {"s3.customer_key", s.s3_customer_key}};
     for (const std::string& path : split_paths(s.nvme_path)) paths.emplace_back("nvme.path", path);
     for (const auto& [name, path] : paths) {
         if (!is_path_within(path, s.mountpoint)) continue;

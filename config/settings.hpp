@@ -86,9 +86,17 @@ struct Settings {
         s3_region;  ///< s3.region; empty: AWS_REGION, AWS_DEFAULT_REGION, the profile's, then us-east-1
     std::string s3_profile;  ///< s3.profile; empty: AWS_PROFILE, then "default"
     AddressingStyle s3_addressing =
-        AddressingStyle::automatic;        ///< s3.addressing; auto: path for an own endpoint
-    bool s3_anonymous = false;             ///< s3.anonymous: send unsigned requests
-    std::string s3_ca_bundle;              ///< s3.ca_bundle; empty: AWS_CA_BUNDLE, system's
+        AddressingStyle::automatic;  ///< s3.addressing; auto: path for an own endpoint
+    bool s3_anonymous = false;       ///< s3.anonymous: send unsigned requests
+    std::string s3_ca_bundle;        ///< s3.ca_bundle; empty: AWS_CA_BUNDLE, system's
+    bool s3_requester_pays = false;  ///< s3.requester_pays
+    std::string s3_bucket_owner;     ///< s3.bucket_owner: an AWS account; empty: whose it is, is not asked
+    std::string s3_storage_class;    ///< s3.storage_class of what is written; empty: the bucket's
+    std::string s3_acl;              ///< s3.acl: canned, of what is written
+    std::string s3_encryption =
+        "none";                   ///< s3.encryption of what is written: none, AES256, aws:kms, aws:kms:dsse
+    std::string s3_kms_key;       ///< s3.kms_key: id or ARN
+    std::string s3_customer_key;  ///< s3.customer_key: path of a file
     std::uint32_t s3_uid = 0, s3_gid = 0;  ///< s3.uid, s3.gid: owner shown; default: who mounts
     std::string s3_metadata = "auto";      ///< s3.metadata: auto, always, never
     std::uint32_t s3_file_mode = 0444, s3_directory_mode = 0555;  ///< s3.file_mode, s3.directory_mode

@@ -233,6 +233,32 @@ std::vector<Key> make_table() {
         {"s3.anonymous", Kind::flag, &S::s3_anonymous, "Send unsigned requests, for public buckets."},
         {"s3.ca_bundle", Kind::path, &S::s3_ca_bundle,
          "File of trusted certificates; empty: AWS_CA_BUNDLE, then the system's."},
+        {"s3.requester_pays", Kind::flag, &S::s3_requester_pays,
+         "The account of the credentials pays for requests and transfer, as buckets with Requester Pays want it."},
+        {"s3.bucket_owner", Kind::text, &S::s3_bucket_owner,
+         "AWS account, 12 digits, that the bucket must belong to: requests to another one's bucket fail."},
+        {"s3.storage_class", Kind::text, &S::s3_storage_class,
+         "Storage class of what is written, renamed or changed, as INTELLIGENT_TIERING; empty: the server's default. "
+         "Objects in GLACIER and DEEP_ARCHIVE can be read only after they were restored."},
+        {"s3.acl", Kind::text, &S::s3_acl,
+         "Canned access control list of what is written, renamed or changed, as bucket-owner-full-control; empty: the "
+         "server's default."},
+        {"s3.encryption",
+         Kind::choice,
+         &S::s3_encryption,
+         "Encryption by the server of what is written, renamed or changed; none: as the bucket has it. What is read needs "
+         "no setting.",
+         0,
+         0,
+         false,
+         false,
+         {"none", "AES256", "aws:kms", "aws:kms:dsse"}},
+        {"s3.kms_key", Kind::text, &S::s3_kms_key,
+         "Id or ARN of the KMS key for s3.encryption=aws:kms and aws:kms:dsse; empty: the account's own for S3."},
+        {"s3.customer_key", Kind::path, &S::s3_customer_key,
+         "File with a key of 32 bytes, or its base64, by which the server encrypts and decrypts all objects of this "
+         "mount without keeping it (SSE-C); readable by its owner alone. Objects without this key cannot be read then. "
+         "Needs https, or a server on this machine."},
         {"s3.uid", Kind::count, &S::s3_uid, "Owner shown for every file; auto: who mounts.", 0, kMostId,
          false, true},
         {"s3.gid", Kind::count, &S::s3_gid, "Group shown for every file; auto: who mounts.", 0, kMostId,

@@ -219,28 +219,33 @@ void ListingAhead::pump() {
 }
 
 void ListingAhead::answered(Ranges::iterator range, Result<Listing> answer) {
-    bool goes_on = false;
+    bool goes_on = true;
     {
         const MutexLock lock(mutex_);
         --under_way_;
         if (range->is_superseded) {
             shared_->used -= range->charge;
             superseded_.erase(range);
-            return;
+        } else {
+            goes_on = settle(range, std::move(answer));
+            changed_.notify_all();
         }
-        range->is_asked = false;
-        const bool was_proving = std::exchange(is_proving_, false);
-        Result<void> taken = answer ? take(range, std::move(*answer)) : fail(std::move(answer.error()));
-        shared_->used -= std::exchange(range->charge, 0);
-        goes_on = taken || was_proving;
-        if (!taken && was_proving) {
-            unite();
-        } else if (!taken) {
-            range->error = std::move(taken.error());
-        }
-        changed_.notify_all();
     }
     if (goes_on) pump();
+}
+
+/// Whether there may be more to ask for.
+bool ListingAhead::settle(Ranges::iterator range, Result<Listing> answer) {
+    range->is_asked = false;
+    const bool was_proving = std::exchange(is_proving_, false);
+    Result<void> taken = answer ? take(range, std::move(*answer)) : fail(std::move(answer.error()));
+    shared_->used -= std::exchange(range->charge, 0);
+    if (!taken && was_proving) {
+        unite();
+    } else if (!taken) {
+        range->error = std::move(taken.error());
+    }
+    return taken || was_proving;
 }
 
 /// Drops what comes twice.

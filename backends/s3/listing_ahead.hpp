@@ -35,8 +35,9 @@ std::vector<std::string> split_points(const std::string& prefix, const Listing& 
 /// Gives the pages of a prefix in order, while it asks for later ones: S3's pages come one after another, each
 /// for a round trip, unless somebody begins in the middle. One walker goes on from page to page as ever, by the
 /// server's tokens; from its first page on what lies ahead is divided by guesses into ranges, each of which is
-/// walked, and divided, by itself. Whatever a page shows beyond its range is taken from the ranges that nobody has
-/// asked for yet. One request is under way at first, then as many as twice the pages that came. The first division
+/// walked, and divided, by itself. Whatever a page shows beyond its range is taken from the ranges of which nothing
+/// has come yet. One request is under way at first, then as many as twice the pages that came with keys, fewer after
+/// one without. The first division
 /// of a mount waits for its first answer: a server that does not begin where it is told is walked as ever.
 ///
 /// An error of what nobody waited for is forgotten, and the page asked for once more in its turn. Thread-safe;
@@ -102,6 +103,7 @@ class ListingAhead : public std::enable_shared_from_this<ListingAhead> {
     [[nodiscard]] bool may_ask(Ranges::iterator range) TIERFS_REQUIRES(mutex_);
     void drop_given() TIERFS_REQUIRES(mutex_);
     void answered(Ranges::iterator range, Result<Listing> answer) TIERFS_EXCLUDES(mutex_);
+    bool settle(Ranges::iterator range, Result<Listing> answer) TIERFS_REQUIRES(mutex_);
     Result<void> check(const Range& range, Listing& page) TIERFS_REQUIRES(mutex_);
     Result<void> take(Ranges::iterator range, Listing page) TIERFS_REQUIRES(mutex_);
     void keep(Range& range, Listing page, std::string position) TIERFS_REQUIRES(mutex_);

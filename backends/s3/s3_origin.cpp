@@ -37,6 +37,11 @@ Ownership ownership_of(const Settings& settings) {
     return ownership;
 }
 
+bool is_loopback(const http::Url& url) {
+    return url.host == "localhost" || url.host == "[::1]" ||
+           (url.is_address() && url.host.starts_with("127."));
+}
+
 /// Where what is being written is kept: on a cache device, else where temporary files are that may be large.
 std::vector<std::string> folders_of_copies(const Settings& settings) {
     auto folders = split_paths(settings.nvme_path);
@@ -71,14 +76,14 @@ bool is_empty(const Listing& listing) {
 class S3Origin final : public Origin {
   public:
     S3Origin(const Settings& settings, Target target, http::EngineOptions engine,
-             std::optional<CredentialOptions> credentials)
+             std::optional<CredentialOptions> credentials, ObjectHeaders headers)
         : target_(target),
           ownership_(ownership_of(settings)),
           deadline_(settings.origin_deadline),
           engine_(std::move(engine)),
           provider_(credentials ? std::make_unique<CredentialProvider>(std::move(*credentials), engine_)
                                 : nullptr),
-          client_(std::move(target), engine_, provider_.get(), settings.origin_hedge),
+          client_(std::move(target), engine_, provider_.get(), settings.origin_hedge, std::move(headers)),
           writer_(client_, target_, ownership_, deadline_),
           calls_(client_, writer_, target_, ownership_, deadline_),
           kept_(calls_, settings.s3_metadata),
@@ -408,6 +413,8 @@ Result<std::unique_ptr<Origin>> open_s3_origin(const Settings& settings,
     const auto profile = ProfileFiles::load(environment).profile(name);
     auto target = resolve_target(settings, environment, profile);
     if (!target) return fail(std::move(target.error()));
+    auto headers = ObjectHeaders::from(settings, target->endpoint.tls || is_loopback(target->endpoint));
+    if (!headers) return fail(std::move(headers.error()));
     http::EngineOptions engine;
     engine.connections = settings.origin_connections;
     engine.threads = std::thread::hardware_concurrency() >= 8 && settings.origin_connections >= 16 ? 2 : 1;
@@ -422,7 +429,7 @@ Result<std::unique_ptr<Origin>> open_s3_origin(const Settings& settings,
     }
     try {
         return std::make_unique<S3Origin>(settings, std::move(*target), std::move(engine),
-                                          std::move(credentials));
+                                          std::move(credentials), std::move(*headers));
     } catch (const std::exception& error) {
         return fail(EIO, std::string("cannot start the S3 client: ") + error.what());
     }

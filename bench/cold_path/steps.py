@@ -1,5 +1,6 @@
 """What is measured: first epochs of small files, streams, random reads; each on fresh mounts with empty caches."""
 
+import contextlib
 import time
 
 from lib.datasets import BUCKET
@@ -12,7 +13,7 @@ from .yardstick import files_per_second, megabytes_per_second
 MIB = 1 << 20
 READERS = 4
 PART = 8 * MIB
-PAUSE_S = 25
+PAUSE_S = 25  # before each mount: the host takes back what is free in steps of two seconds
 READ_AHEAD = 512 << 10  # of the kernel, for this mount
 
 
@@ -101,26 +102,34 @@ def step_streams(bench, deadline):
             for name, ours in found.items()]
 
 
+@contextlib.contextmanager
+def near_server(bench):
+    """It answers at once, for as long as this lasts."""
+    bench.control(ttfb_ms=0, rate_bps=0)
+    try:
+        yield
+    finally:
+        bench.control(ttfb_ms=LATENCY_MS, rate_bps=RATE)
+
+
 def step_memory(bench, deadline):
     """The large file by three readers at once, from a server that answers at once: with the default memory.limit beside one of
     512 MiB, which is soon used again and again. Before each a pause, in which the host of a virtual machine takes back what was free:
     memory that is touched for the first time is dearer there than what is read into it."""
-    bench.control(ttfb_ms=0, rate_bps=0)
-    size, rows = bench.dataset.large_bytes, []
+    size = bench.dataset.large_bytes
     limits = {"default": None, "512M": 512 << 20}
     for kind, settings in (("an NVMe tier", {}), ("none", {"nvme.path": None, "nvme.limit": None})):
         rates, costs = {limit: [] for limit in limits}, {limit: [] for limit in limits}
         for limit in list(limits) * bench.options.rounds:
             time.sleep(PAUSE_S)
-            with bench.ours(deadline, {**settings, "memory.limit": limits[limit]}) as mount:
+            with near_server(bench), bench.ours(deadline, {**settings, "memory.limit": limits[limit]}) as mount:
                 path, before = bench.large_file(mount), cpu_seconds(mount.daemon)
                 _, seconds = bench.read(deadline, "streams", path, size, 3)
                 rates[limit].append(size / 1e6 / seconds)
                 costs[limit].append((cpu_seconds(mount.daemon) - before) / (size / 1e9))
-        rows.append(at_least("memory", f"three streams, {kind}, default memory.limit", rates["default"], "MB/s", rates["512M"], "512M", 0.9))
-        rows += [figure("memory", f"processor of the daemon, {kind}, {limit}", costs[limit], "s/GB") for limit in limits]
-    bench.control(ttfb_ms=LATENCY_MS, rate_bps=RATE)
-    return rows
+        yield at_least("memory", f"three streams, {kind}, default memory.limit", rates["default"], "MB/s", rates["512M"], "512M", 0.9)
+        for limit in limits:
+            yield figure("memory", f"processor of the daemon, {kind}, {limit}", costs[limit], "s/GB")
 
 
 def step_random(bench, deadline):

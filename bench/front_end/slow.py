@@ -21,6 +21,8 @@ class SlowDisk:
         if not program.exists():
             raise Failure(f"{program} is not there: `ninja slow-file` in that folder")
         self.folder, backing = bench.folder / "slow", bench.folder / "slow.backing"
+        host.unmount(bench.folder / "slow-xfs")  # what a run that was killed has left
+        host.unmount(self.folder)
         self.folder.mkdir(exist_ok=True)
         with open(backing, "wb") as file:
             file.truncate(size)

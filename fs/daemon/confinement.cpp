@@ -91,6 +91,7 @@ std::vector<Wanted> wanted_paths(const Settings& settings) {
         wanted.push_back({parent(metrics->path), kMake});
     if (!settings.source.starts_with("s3://") && !settings.pack.starts_with("s3://")) return wanted;
     wanted.push_back({settings.s3_ca_bundle, R_OK});
+    wanted.push_back({settings.s3_customer_key, R_OK});
     for (auto& file : s3::credential_files()) wanted.push_back({std::move(file.path), R_OK});
     return wanted;
 }

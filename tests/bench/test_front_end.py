@@ -36,7 +36,7 @@ def test_all_steps_measure_and_put_everything_away(folder):
     document = json.loads(result.read_text())
     assert document["failed"] == {}, out
     rows = {(row["step"], row["name"]): row for row in document["rows"]}
-    for step, count in (("large", 8), ("incomplete", 2), ("small", 14), ("small-ram", 4), ("names", 4)):
+    for step, count in (("large", 8), ("incomplete", 2), ("small", 14), ("small-ram", 4), ("slow", 6), ("names", 4)):
         assert sum(key[0] == step for key in rows) == count, step
     compared = [row for row in rows.values() if row["other_name"] == "XFS"]
     assert compared and all(row["value"] > 0 and row["other"] > 0 for row in compared)

@@ -39,8 +39,9 @@ class VersionSteps:
             copy = Copy(host, path, b"" if there is None else there.data, there)
             copy.mode = 0o644 if there is None else there.mode
             for older in {id(one.node): one.node for one in self.handles if one.host is host}.values():
-                if older.last_path == path and older.newer is None:
-                    older.newer = copy
+                newest = self.newer(older) or older  # which may have been closed since
+                if older.last_path == path and newest.last_path == path and newest is not copy:
+                    newest.newer = copy
                 if older.last_path == path and older.lost and copy.may_be[0] in older.may_be:
                     older.twin = copy  # the same bytes are the same version
             self.copies[host][path] = copy

@@ -49,7 +49,7 @@ def all_suites(options, pattern):
     mounts_asan = Mounts("asan", 1000 * times, pattern, "not release_only", 3, options.full).shared(3).in_lane("mounts")
     return [
         *sources(),
-        Build("asan", ("tierfs", "tierfs-stage", "iobench", "micro", "unit_tests", *(f"fuzz_{name}" for name in names())), 780,
+        Build("asan", ("tierfs", "tierfs-stage", "iobench", "micro", "slow-file", "unit_tests", *(f"fuzz_{name}" for name in names())), 780,
               options.jobs),
         # The mount tests take longest. Like what runs beside them they wait for servers, disks and deadlines most of the
         # time. The faults with AddressSanitizer: what a broken reply or a request that is cut leaves behind is memory used

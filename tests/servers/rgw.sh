@@ -98,6 +98,7 @@ rgw_dns_name = localhost
 rgw_gc_obj_min_wait = 60
 rgw_gc_processor_period = 60
 rgw_gc_processor_max_time = 60
+rgw_crypt_require_ssl = false
 debug_rgw = 0/0
 CONF
 }

@@ -20,6 +20,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -128,7 +129,11 @@ void set_attributes(fuse_req_t request, fuse_ino_t node, struct stat* /*wanted*/
     get_attributes(request, node, file);  // a shell truncates what it writes a number to
 }
 
-void read(fuse_req_t request, fuse_ino_t /*node*/, size_t size, off_t offset, fuse_file_info* /*file*/) {
+void read(fuse_req_t request, fuse_ino_t node, size_t size, off_t offset, fuse_file_info* /*file*/) {
+    if (node == kDelay) {
+        ::fuse_reply_err(request, EACCES);
+        return;
+    }
     const auto asked = Clock::now();
     auto bytes = std::make_shared<std::vector<char>>(size);
     const ssize_t got = ::pread(image, bytes->data(), size, offset);

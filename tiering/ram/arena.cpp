@@ -17,7 +17,7 @@ constexpr std::size_t kHugePage = 2 << 20;
 constexpr std::uint32_t kHugePages = kHugePage / Arena::kPage;
 
 /// Free and resident: as much as is in use, within these.
-constexpr std::uint64_t kLeastFree = kHugePage, kMostFree = 32 * kHugePage;
+constexpr std::uint64_t kLeastFree = FirstTouch::kStep, kMostFree = 8 * FirstTouch::kStep;
 
 /// Below this much for each node, what a few readers of large files need would not fit one part.
 constexpr std::uint64_t kSmallestPart = 8 * Arena::kLargest;
@@ -148,8 +148,9 @@ std::optional<int> Arena::node_of(const std::byte* memory) const {
 /// The next pages behind those that are open, up to a border of huge pages: so many at least, if there are.
 /// They are the caller's to give to the heap.
 std::uint32_t Arena::open(Part& part, std::uint32_t pages) {
-    const std::uint32_t wanted = (part.opened + pages + kHugePages - 1) / kHugePages * kHugePages;
-    const std::uint32_t count = std::min(part.pages, wanted) - part.opened;
+    const std::uint64_t wanted =
+        (std::uint64_t{part.opened} + pages + kHugePages - 1) / kHugePages * kHugePages;
+    const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(part.pages, wanted) - part.opened);
     part.opened += count;
     opened_.fetch_add(std::uint64_t{count} * kPage, std::memory_order_relaxed);
     return count;
@@ -158,7 +159,8 @@ std::uint32_t Arena::open(Part& part, std::uint32_t pages) {
 std::optional<std::uint32_t> Arena::take_of(Part& part, std::uint32_t pages, Memory memory) {
     MutexLock lock(part.mutex);
     auto page = part.heap.take(pages);
-    const bool may_open = memory == Memory::any || opened() < kGrowsFrom;
+    const bool may_open =
+        memory == Memory::any || opened() < kGrowsFrom || (first_touch_ && !first_touch_->is_dear());
     if (!page && may_open && part.opened < part.pages) {
         const std::uint32_t begin = part.opened;
         part.heap.give_back(begin, open(part, pages));
@@ -174,6 +176,7 @@ std::optional<std::uint32_t> Arena::take(std::uint32_t pages, Memory memory) {
     const unsigned here = nodes_.current();
     for (const std::size_t place : nodes_.nearest.at(here < nodes_.nearest.size() ? here : 0)) {
         if (const auto page = take_of(*parts_[place], pages, memory)) return page;
+        if (memory == Memory::resident) break;  // the nearest one's memory is worth more than another's
     }
     return std::nullopt;
 }
@@ -188,7 +191,9 @@ ArenaBufferPtr Arena::allocate(std::size_t size, Memory memory) {
         while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
         }
     }
-    if (first_touch_ && is_short()) first_touch_->wake();
+    if (first_touch_ &&
+        std::any_of(parts_.begin(), parts_.end(), [this](const auto& part) { return is_short(*part); }))
+        first_touch_->wake();
     if (!page) return nullptr;
     return std::make_shared<ArenaBuffer>(shared_from_this(),
                                          std::span(base_ + std::size_t{*page} * kPage, taken), size);
@@ -198,22 +203,25 @@ std::uint64_t Arena::wanted_free() const {
     return std::clamp(in_use(), kLeastFree, kMostFree);
 }
 
-bool Arena::is_short() const {
-    const std::uint64_t opened = this->opened();
-    return opened < capacity_ && opened < in_use() + wanted_free();
+bool Arena::is_short(const Part& part) const {
+    const std::uint32_t opened = part.opened.load(std::memory_order_relaxed);
+    const std::uint64_t free = std::uint64_t{opened - part.used.load(std::memory_order_relaxed)} * kPage;
+    return opened < part.pages && free < wanted_free() / parts_.size();
 }
 
-/// One huge page at a time: a reader who asks meanwhile goes on behind it.
+/// As much as the largest piece needs: a reader who asks meanwhile goes on behind it, and it comes back in one piece.
 bool Arena::grow_part(Part& part) {
     std::uint32_t begin = 0, count = 0;
     {
         const MutexLock lock(part.mutex);
-        const std::uint64_t free = std::uint64_t{part.opened - part.used} * kPage;
-        if (part.opened == part.pages || free >= wanted_free() / parts_.size()) return false;
+        if (!is_short(part)) return false;
         begin = part.opened;
-        count = open(part, 1);
+        count = open(part, static_cast<std::uint32_t>(FirstTouch::kStep / kPage));
     }
-    make_resident(std::span(base_ + std::size_t{part.first + begin} * kPage, std::size_t{count} * kPage));
+    const std::span all(base_ + std::size_t{part.first + begin} * kPage, std::size_t{count} * kPage);
+    for (std::size_t at = 0; at < all.size();
+         at += kHugePage)  // not for long under the lock of the address space
+        make_resident(all.subspan(at, std::min(kHugePage, all.size() - at)));
     {
         const MutexLock lock(part.mutex);
         part.heap.give_back(begin, count);

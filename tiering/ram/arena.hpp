@@ -93,8 +93,9 @@ class Arena : public std::enable_shared_from_this<Arena> {
     Arena& operator=(const Arena&) = delete;
 
     /// A buffer of at least `size` bytes (1 to kLargest), size set; null: no room, or an impossible size.
-    /// `resident`: null, too, where only memory would do that nobody has touched yet; small arenas, and the first
-    /// kGrowsFrom bytes of a large one, count as touched.
+    /// `resident`: null, too, where only memory would do that nobody has touched yet and that is dear to touch, and
+    /// where the nearest node has no more; small arenas, and the first kGrowsFrom bytes of a large one, count as
+    /// touched, and so does what return_free gave back.
     ArenaBufferPtr allocate(std::size_t size, Memory memory = Memory::any);
 
     /// What `allocate(size)` takes from the arena.
@@ -120,9 +121,10 @@ class Arena : public std::enable_shared_from_this<Arena> {
             : first(first_page), pages(count), heap(count, free), opened(free) {}
         const std::uint32_t first, pages;  ///< in the arena
         Mutex mutex;
-        PageHeap heap TIERFS_GUARDED_BY(mutex);           ///< of the pages in front of `opened`
-        std::uint32_t opened TIERFS_GUARDED_BY(mutex);    ///< pages; those that are being made resident, too
-        std::uint32_t used TIERFS_GUARDED_BY(mutex) = 0;  ///< pages
+        PageHeap heap TIERFS_GUARDED_BY(mutex);  ///< of the pages in front of `opened`
+        /// Pages; those that are being made resident, too. Changed under the lock.
+        std::atomic<std::uint32_t> opened;
+        std::atomic<std::uint32_t> used{0};  ///< pages; changed under the lock
     };
 
     Arena() = default;
@@ -135,7 +137,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
     void add_part(std::uint32_t first, std::uint32_t pages);
     [[nodiscard]] std::uint32_t open(Part& part, std::uint32_t pages) TIERFS_REQUIRES(part.mutex);
     [[nodiscard]] std::uint64_t wanted_free() const;
-    [[nodiscard]] bool is_short() const;
+    [[nodiscard]] bool is_short(const Part& part) const;
     bool grow();
     bool grow_part(Part& part);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <ctime>
 #include <system_error>
 #include <utility>
 
@@ -13,10 +14,18 @@ namespace tierfs {
 namespace {
 
 constexpr int kNice = 10;  // a tenth of the weight of nice 0
-/// A call of `grow` that takes longer has the host at work, which others wait for, too: a pause follows.
-constexpr std::chrono::milliseconds kCheap{1};
+/// A call of `grow` that takes longer, by the processor's time of this thread, has the host at work, which others
+/// wait for, too: a pause follows.
+constexpr std::chrono::milliseconds kCheap{4};
 constexpr int kPause = 9;  // times what it took
 constexpr std::size_t kPage = 4096;
+
+/// Of this thread.
+std::chrono::nanoseconds processor_time() {
+    struct timespec now {};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
 
 }  // namespace
 
@@ -68,10 +77,11 @@ void FirstTouch::run() {
         is_awake_ = false;
         for (bool is_short = true; is_short && !is_over_;) {
             lock.unlock();
-            const auto since = Clock::now();
+            const auto before = processor_time();
             is_short = grow_();
-            const auto now = Clock::now();
-            const auto end = now - since < kCheap ? now : now + kPause * (now - since);
+            const auto took = processor_time() - before;
+            if (is_short) is_dear_ = took >= kCheap;
+            const auto end = Clock::now() + (took < kCheap ? std::chrono::nanoseconds(0) : kPause * took);
             lock.lock();
             while (is_short && !is_over_ && Clock::now() < end) lock.wait_until(changed_, end);
         }

@@ -17,11 +17,13 @@ namespace tierfs {
 void make_resident(std::span<std::byte> memory);
 
 /// Calls `grow` until that says false, each time it is woken. Its thread has a tenth of a processor that others
-/// want. On a virtual machine the first touch of memory is a fault of the host, too, and costs more than to fetch
+/// want. On a virtual machine the first touch of memory is a fault of the host, too, and may cost more than to fetch
 /// what is to stand there: where it is so dear, nine tenths of the time are pauses. Thread-safe.
 class FirstTouch {
   public:
-    /// `grow` makes a little more resident; false: there is enough, or no more to be had. Without a thread, where
+    static constexpr std::size_t kStep = std::size_t{8} << 20;
+
+    /// `grow` makes kStep bytes more resident, about; false: there is enough, or no more to be had. Without a thread, where
     /// the system gives none, nothing is grown.
     explicit FirstTouch(std::function<bool()> grow);
     /// Waits for the call of `grow` that is under way.
@@ -31,6 +33,8 @@ class FirstTouch {
 
     /// Costs nothing while it is awake.
     void wake();
+    /// Whether the last call of `grow` took long.
+    [[nodiscard]] bool is_dear() const { return is_dear_.load(std::memory_order_relaxed); }
 
   private:
     using Clock = std::chrono::steady_clock;
@@ -40,7 +44,8 @@ class FirstTouch {
     Mutex mutex_;
     std::condition_variable changed_;
     std::atomic<bool> is_awake_{false}, is_over_{false};  ///< set under the lock
-    std::thread thread_;                                  ///< the last: it uses the others
+    std::atomic<bool> is_dear_{false};
+    std::thread thread_;  ///< the last: it uses the others
 };
 
 }  // namespace tierfs

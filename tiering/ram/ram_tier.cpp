@@ -270,13 +270,13 @@ bool RamTier::freeable(const Entry& entry) {
                        [](const Segment& segment) { return segment.buffer.use_count() == 1; });
 }
 
-std::uint64_t RamTier::reclaim_used(Shard& shard, std::uint64_t bytes) {
+std::uint64_t RamTier::reclaim_used(Shard& shard, std::uint64_t bytes, bool once) {
     MutexLock lock(shard.mutex);
     const Entries* const entries = &shard.entries;  // the analysis of locks does not see into the lambda
     std::uint64_t freed = 0;
     while (freed < bytes) {
-        const auto key =
-            shard.used.evict([&](const UnitKey& candidate) { return freeable(entries->at(candidate)); });
+        const auto may = [&](const UnitKey& candidate) { return freeable(entries->at(candidate)); };
+        const auto key = once ? shard.used.evict_new(may) : shard.used.evict(may);
         if (!key) break;
         const auto place = shard.entries.find(*key);
         freed += place->second.bytes;
@@ -324,12 +324,13 @@ std::uint64_t RamTier::reclaim(std::uint64_t bytes, Reclaim depth) {
         }
         return sum;
     };
+    const bool once = depth == Reclaim::used_once;
     std::uint64_t freed =
-        over_shards([this](Shard& shard, std::uint64_t n) { return reclaim_used(shard, n); });
-    if (freed == 0 && depth != Reclaim::used) {
+        over_shards([=, this](Shard& shard, std::uint64_t n) { return reclaim_used(shard, n, once); });
+    if (freed == 0 && depth > Reclaim::used) {
         freed = over_shards([this](Shard& shard, std::uint64_t n) { return reclaim_ahead(shard, n); });
     }
-    if (freed == 0 && depth != Reclaim::used && kept_.load(std::memory_order_relaxed) > 0) {
+    if (freed == 0 && depth > Reclaim::used && kept_.load(std::memory_order_relaxed) > 0) {
         freed = over_shards([this](Shard& shard, std::uint64_t n) { return reclaim_kept(shard, n); });
     }
     if (freed == 0 && depth == Reclaim::held_too) {

@@ -112,10 +112,10 @@ class RamTier {
     /// Evicts until the limits hold.
     void trim();
 
-    /// How far reclaim goes, each after what stands before it: data that was used and that nobody holds;
-    /// readahead that nobody holds, then what is kept; all entries that readers or the NVMe writer hold, so
+    /// How far reclaim goes, each after what stands before it: data that was used once and that nobody holds; what
+    /// was used more often; readahead that nobody holds, then what is kept; all entries that readers or the NVMe writer hold, so
     /// that their letting go frees the memory (and is noticed) rather than leaves it here.
-    enum class Reclaim : std::uint8_t { used, all_free, held_too };
+    enum class Reclaim : std::uint8_t { used_once, used, all_free, held_too };
 
     /// Gives arena memory back for a fetch. Returns about how much came free at once: up to `bytes` and a
     /// bit.
@@ -172,7 +172,7 @@ class RamTier {
     [[nodiscard]] static bool freeable(const Entry& entry);
     bool evict_ahead();
     bool evict_used(Shard& shard);
-    std::uint64_t reclaim_used(Shard& shard, std::uint64_t bytes);
+    std::uint64_t reclaim_used(Shard& shard, std::uint64_t bytes, bool once);
     std::uint64_t reclaim_ahead(Shard& shard, std::uint64_t bytes);
     std::uint64_t reclaim_kept(Shard& shard, std::uint64_t bytes);
     void let_go_of_all(Shard& shard);

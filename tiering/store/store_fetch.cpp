@@ -153,13 +153,15 @@ void TieredStore::top_up(const std::shared_ptr<const ObjectRef>& object, const U
     } while (prefetcher_.end_issue(object->content));
 }
 
-/// Not for who holds a lock. What has been used gives way before memory is touched for the first time: on a virtual
-/// machine that costs twice as much as to fetch what was there.
+/// Not for who holds a lock. What was used once gives way before dear memory is touched for the first time.
 ArenaBufferPtr TieredStore::memory_for(std::uint64_t size, bool may_evict) {
     ArenaBufferPtr buffer = arena_->allocate(size, Arena::Memory::resident);
-    if (!buffer && may_evict && ram_.reclaim(Arena::rounded(size), RamTier::Reclaim::used) > 0)
+    if (!buffer && may_evict && ram_.reclaim(Arena::rounded(size), RamTier::Reclaim::used_once) > 0)
         buffer = arena_->allocate(size, Arena::Memory::resident);
-    return buffer ? buffer : arena_->allocate(size);
+    if (!buffer) buffer = arena_->allocate(size);
+    if (!buffer && may_evict && ram_.reclaim(Arena::rounded(size), RamTier::Reclaim::used) > 0)
+        buffer = arena_->allocate(size);
+    return buffer;
 }
 
 BlockMask TieredStore::missing(const ContentId& id, const UnitLayout& layout, std::uint64_t unit,

@@ -218,7 +218,7 @@ TieredStore::Started TieredStore::attempt(const ReadOperationPtr& operation, boo
         }
         if (!queued && admission_->busy()) return Started::no_memory;
         if (std::exchange(memory, Arena::Memory::any) == Arena::Memory::resident) {
-            ram_.reclaim(plan.short_of, RamTier::Reclaim::used);
+            ram_.reclaim(plan.short_of, RamTier::Reclaim::used_once);
             continue;
         }
         const auto depth = queued ? RamTier::Reclaim::held_too : RamTier::Reclaim::all_free;

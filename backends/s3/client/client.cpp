@@ -103,6 +103,7 @@ class Client::Running : public std::enable_shared_from_this<Running> {
         input.path = aim.target.path(operation_.key);
         input.query = canonical_query(operation_.query);
         input.headers = operation_.headers;
+        client_.headers_.add_to(operation_, input.headers);
         if (operation_.kind == RequestKind::get) {
             const auto last = operation_.offset + operation_.destination.size() - 1;
             input.headers.emplace_back(
@@ -258,8 +259,9 @@ class Client::Running : public std::enable_shared_from_this<Running> {
     bool fresh_ = false, moved_ = false, adjusted_ = false, renewed_ = false, reset_forgiven_ = false;
 };
 
-Client::Client(Target target, http::Engine& engine, CredentialProvider* provider, unsigned hedge_percent)
-    : engine_(engine), hedger_(engine, hedge_percent), provider_(provider) {
+Client::Client(Target target, http::Engine& engine, CredentialProvider* provider, unsigned hedge_percent,
+               ObjectHeaders headers)
+    : engine_(engine), hedger_(engine, hedge_percent), provider_(provider), headers_(std::move(headers)) {
     aim_.signer = std::make_shared<Signer>(target.region, "s3");
     aim_.target = std::move(target);
 }

@@ -8,6 +8,7 @@
 #include "backends/http/retry.hpp"
 #include "backends/s3/client/credentials.hpp"
 #include "backends/s3/client/endpoint.hpp"
+#include "backends/s3/client/object_headers.hpp"
 
 namespace tierfs::s3 {
 
@@ -48,7 +49,8 @@ class Client {
   public:
     /// `provider` null: anonymous. Engine and provider must outlive all operations.
     /// `hedge_percent`: see http::Hedger; reads of objects alone are hedged.
-    Client(Target target, http::Engine& engine, CredentialProvider* provider, unsigned hedge_percent = 0);
+    Client(Target target, http::Engine& engine, CredentialProvider* provider, unsigned hedge_percent = 0,
+           ObjectHeaders headers = {});
 
     void start(Operation operation);
 
@@ -94,6 +96,7 @@ class Client {
     http::Engine& engine_;
     http::Hedger hedger_;
     CredentialProvider* const provider_;
+    const ObjectHeaders headers_;
     http::RetryBudget budget_;
     Counters counters_;
     Reachability reachability_;

@@ -1,12 +1,12 @@
 #include "backends/s3/client/writer.hpp"
 
-#include <openssl/evp.h>
 #include <sys/stat.h>
 
 #include <array>
 #include <cstdio>
 #include <thread>
 
+#include "backends/s3/client/base64.hpp"
 #include "backends/s3/client/condition.hpp"
 #include "backends/s3/client/head.hpp"
 #include "backends/s3/client/sigv4.hpp"
@@ -24,15 +24,6 @@ constexpr std::chrono::milliseconds kTimeOfComplete{600000};
 constexpr unsigned kAttemptsAtComplete = 5;
 constexpr std::size_t kMostParts = 10000;
 constexpr std::size_t kMostPages = 10000;  // of a listing that never ends
-
-std::string base64(std::span<const std::byte> bytes) {
-    std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
-    const int size =
-        EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
-                        reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
-    text.resize(static_cast<std::size_t>(size));
-    return text;
-}
 
 std::string_view as_text(std::span<const std::byte> bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -91,7 +82,7 @@ Result<Operation> Writer::sending(RequestKind kind, const std::string& path, std
     auto made = operation(kind, path);
     made.payload = bytes;
     made.payload_sha256 = target_.endpoint.tls ? "UNSIGNED-PAYLOAD" : sha256_hex(as_text(bytes));
-    made.headers.emplace_back("Content-MD5", base64(from_hex(checksum_md5)));
+    made.headers.emplace_back("Content-MD5", to_base64(as_text(from_hex(checksum_md5))));
     made.headers.emplace_back("Content-Type", "application/octet-stream");
     made.transfer_time = std::chrono::seconds(bytes.size() / kSlowestBytesPerSecond);
     made.stall = kSilenceAfterBody;

@@ -26,7 +26,7 @@ Result<void> check_name(const std::string& name) {
     return {};
 }
 
-/// Whether a version is the digest of the bytes, which copies have, too.
+/// Whether a version may be the digest of the bytes, which copies have, too.
 bool is_md5(const std::string& version) {
     constexpr std::size_t kQuotedDigits = 34;
     return version.size() == kQuotedDigits && is_strong_etag(version);
@@ -118,7 +118,7 @@ Result<void> PosixBucket::change_file(const BucketNodePtr& node, const Change& c
         // What was known of it was out of date.
         if (!version && version.error().code == ESTALE && attempt == 0) continue;
         if (!version) return fail(std::move(version.error()));
-        if (is_md5(now->version) && is_md5(*version) && *version != now->version) {
+        if (!calls_.is_sealed() && is_md5(now->version) && is_md5(*version) && *version != now->version) {
             // Another host's object came between the two requests, and was copied.
             known_.drop(place(*node));
             recent_->forget(*path);

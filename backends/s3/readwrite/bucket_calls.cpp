@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "backends/s3/client/base64.hpp"
 #include "backends/s3/client/condition.hpp"
 #include "backends/s3/client/head.hpp"
 #include "backends/s3/client/sigv4.hpp"
@@ -103,9 +104,22 @@ Operation BucketCalls::operation(RequestKind kind, const std::string& path) cons
     return operation;
 }
 
+void BucketCalls::note_sealing(const http::Response& response) const {
+    const bool sealed = response.header("x-amz-server-side-encryption").starts_with("aws:kms") ||
+                        !response.header("x-amz-server-side-encryption-customer-algorithm").empty();
+    if (sealed) is_sealed_->store(true, std::memory_order_relaxed);
+}
+
+bool BucketCalls::is_ours(const Facts& there, const FileMetadata& metadata, std::uint64_t size,
+                          const std::string& md5) const {
+    return there.metadata == metadata &&
+           (there.version == '"' + md5 + '"' || (is_sealed() && there.size == size));
+}
+
 Result<Facts> BucketCalls::facts_of_head(const http::Response& response, bool is_marker) const {
     const auto attributes = attributes_of_head(response, ownership_);
     if (!attributes) return fail(attributes.error());
+    note_sealing(response);
     Facts facts;
     facts.kind = is_marker ? Facts::Kind::directory : Facts::Kind::file;
     facts.has_marker = is_marker;
@@ -226,7 +240,7 @@ Result<std::string> BucketCalls::put(const std::string& path, const Slice& slice
         const auto there = head(path);
         // Perhaps it is what an earlier attempt wrote, the reply to which was lost.
         const auto ours = digest_of(slice, DigestKind::md5);
-        if (there && ours && there->metadata == metadata && there->version == '"' + to_hex(*ours) + '"')
+        if (there && ours && is_ours(*there, metadata, slice.end - slice.begin, to_hex(*ours)))
             return there->version;
         if (is_race && there) return fail(EEXIST, path + " is there by now");
         if (is_race && attempt < kAttemptsAtRaces) continue;
@@ -258,8 +272,7 @@ Result<std::string> BucketCalls::put_text(const std::string& path, const std::st
         if (response.error().code == EEXIST || is_race) {
             // Perhaps it is what an earlier attempt wrote, the reply to which was lost.
             const auto there = head(path);
-            if (there && there->metadata == metadata && there->version == '"' + *md5 + '"')
-                return there->version;
+            if (there && is_ours(*there, metadata, text.size(), *md5)) return there->version;
             if (is_race && there) return fail(EEXIST, path + " is there by now");
             if (is_race && attempt < kAttemptsAtRaces) continue;
         }
@@ -364,6 +377,7 @@ Result<std::string> BucketCalls::copy(const std::string& from, const Facts& fact
     if (facts.size > kLargestCopy) return copy_in_parts(from, facts, to, metadata.value_or(facts.metadata));
     const auto response = client_.run(copying(from, facts, to, metadata));
     if (!response) return fail(of_copy(response.error()));
+    note_sealing(*response);
     auto version = version_of_copy(*response);
     if (!version.empty()) return version;
     // The copy was made all the same.

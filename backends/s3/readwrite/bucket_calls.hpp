@@ -1,6 +1,7 @@
 // The requests of a writable mount.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -83,6 +84,9 @@ class BucketCalls {
         return target_.endpoint.tls || !client_.signs() ? DigestKind::md5 : DigestKind::sha256;
     }
 
+    /// Whether an object of this bucket has been met whose ETag is not the digest of its bytes (SSE-KMS, SSE-C).
+    [[nodiscard]] bool is_sealed() const { return is_sealed_->load(std::memory_order_relaxed); }
+
     /// EIO for what is no reply to HEAD. `is_marker`: of a directory.
     [[nodiscard]] Result<Facts> facts_of_head(const http::Response& response, bool is_marker) const;
     /// ENOENT: no such object.
@@ -130,6 +134,10 @@ class BucketCalls {
     Result<bool> remove_version(const std::string& path, const std::string& version);
 
   private:
+    void note_sealing(const http::Response& response) const;
+    /// Whether what is there is what a request made whose reply was lost: that was of these bytes.
+    [[nodiscard]] bool is_ours(const Facts& there, const FileMetadata& metadata, std::uint64_t size,
+                               const std::string& md5) const;
     [[nodiscard]] Operation operation(RequestKind kind, const std::string& path) const;
     /// With the digest that the server compares.
     [[nodiscard]] Result<Operation> sending(const std::string& path, const Slice& slice) const;
@@ -146,6 +154,8 @@ class BucketCalls {
     const Target target_;
     const Ownership ownership_;
     const std::chrono::milliseconds deadline_;
+    std::shared_ptr<std::atomic<bool>> is_sealed_ =
+        std::make_shared<std::atomic<bool>>(false);  ///< of all copies
 };
 
 }  // namespace tierfs::s3

@@ -1,4 +1,5 @@
 // Tags that others gave an object, which are no part of its headers; see bucket_calls.hpp.
+#include "backends/s3/client/base64.hpp"
 #include "backends/s3/client/sigv4.hpp"
 #include "backends/s3/client/tags_xml.hpp"
 #include "backends/s3/readwrite/bucket_calls.hpp"

@@ -1,6 +1,5 @@
 #include "backends/s3/readwrite/file_metadata.hpp"
 
-#include <openssl/evp.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "backends/http/retry.hpp"
 #include "backends/http/url.hpp"
+#include "backends/s3/client/base64.hpp"
 #include "config/base/time.hpp"
 
 namespace tierfs::s3 {
@@ -55,20 +55,6 @@ std::optional<std::int64_t> parse_time(std::string_view text) {
     return seconds * kNsPerSecond + fraction;
 }
 
-std::optional<std::string> from_base64(std::string_view text) {
-    if (text.size() % 4 != 0) return std::nullopt;
-    std::string bytes(text.size() / 4 * 3, '\0');
-    const int size =
-        EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
-                        reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
-    if (size < 0) return std::nullopt;
-    std::size_t padding = 0;
-    while (padding < 2 && padding < text.size() && text[text.size() - 1 - padding] == '=') ++padding;
-    if (padding > static_cast<std::size_t>(size)) return std::nullopt;
-    bytes.resize(static_cast<std::size_t>(size) - padding);
-    return bytes;
-}
-
 std::uint32_t mode_of_head(const http::Response& response, const Ownership& ownership, bool is_marker) {
     const auto said = number(response.header("x-amz-meta-mode"));
     const std::uint32_t bits = said ? static_cast<std::uint32_t>(*said & 07777U)
@@ -97,15 +83,6 @@ bool is_kept(const http::Header& header, std::uint32_t mode) {
 }
 
 }  // namespace
-
-std::string to_base64(std::string_view bytes) {
-    std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
-    const int size =
-        EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
-                        reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
-    text.resize(static_cast<std::size_t>(size));
-    return text;
-}
 
 std::string xattrs_text(const std::map<std::string, std::string>& xattrs) {
     if (xattrs.empty()) return {};

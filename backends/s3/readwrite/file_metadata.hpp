@@ -47,8 +47,6 @@ std::string xattrs_text(const std::map<std::string, std::string>& xattrs);
 /// And back. What is no such text counts as none: anybody may have written it. Pure.
 std::map<std::string, std::string> parse_xattrs(std::string_view text);
 
-std::string to_base64(std::string_view bytes);
-
 /// The headers of a request that makes an object.
 std::vector<http::Header> metadata_headers(const FileMetadata& metadata);
 
