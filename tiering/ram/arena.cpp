@@ -210,28 +210,29 @@ bool Arena::is_short(const Part& part) const {
 }
 
 /// As much as the largest piece needs: a reader who asks meanwhile goes on behind it, and it comes back in one piece.
-bool Arena::grow_part(Part& part) {
+std::optional<std::chrono::nanoseconds> Arena::grow_part(Part& part) {
     std::uint32_t begin = 0, count = 0;
     {
         const MutexLock lock(part.mutex);
-        if (!is_short(part)) return false;
+        if (!is_short(part)) return std::nullopt;
         begin = part.opened;
         count = open(part, static_cast<std::uint32_t>(FirstTouch::kStep / kPage));
     }
-    const std::span all(base_ + std::size_t{part.first + begin} * kPage, std::size_t{count} * kPage);
-    for (std::size_t at = 0; at < all.size();
-         at += kHugePage)  // not for long under the lock of the address space
-        make_resident(all.subspan(at, std::min(kHugePage, all.size() - at)));
+    const auto took =
+        make_resident(std::span(base_ + std::size_t{part.first + begin} * kPage, std::size_t{count} * kPage));
     {
         const MutexLock lock(part.mutex);
         part.heap.give_back(begin, count);
     }
     if (listener_) listener_->memory_freed();
-    return true;
+    return took;
 }
 
-bool Arena::grow() {
-    return std::any_of(parts_.begin(), parts_.end(), [this](const auto& part) { return grow_part(*part); });
+std::optional<std::chrono::nanoseconds> Arena::grow() {
+    for (const auto& part : parts_) {
+        if (const auto took = grow_part(*part)) return took;
+    }
+    return std::nullopt;
 }
 
 void Arena::give_back(std::span<std::byte> memory, bool quiet) {

@@ -138,8 +138,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
     [[nodiscard]] std::uint32_t open(Part& part, std::uint32_t pages) TIERFS_REQUIRES(part.mutex);
     [[nodiscard]] std::uint64_t wanted_free() const;
     [[nodiscard]] bool is_short(const Part& part) const;
-    bool grow();
-    bool grow_part(Part& part);
+    std::optional<std::chrono::nanoseconds> grow();
+    std::optional<std::chrono::nanoseconds> grow_part(Part& part);
 
     std::byte* base_ = nullptr;
     std::span<std::byte> mapped_;

@@ -4,8 +4,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <ctime>
 #include <system_error>
 #include <utility>
 
@@ -14,22 +14,12 @@ namespace tierfs {
 namespace {
 
 constexpr int kNice = 10;  // a tenth of the weight of nice 0
-/// A call of `grow` that takes longer, by the processor's time of this thread, has the host at work, which others
-/// wait for, too: a pause follows.
+/// A step that takes longer has the host at work, which others wait for, too: a pause follows.
 constexpr std::chrono::milliseconds kCheap{4};
 constexpr int kPause = 9;  // times what it took
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kPage = 4096, kPiece = 2 << 20;
 
-/// Of this thread.
-std::chrono::nanoseconds processor_time() {
-    struct timespec now {};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-}
-
-}  // namespace
-
-void make_resident(std::span<std::byte> memory) {
+void touch(std::span<std::byte> memory) {
     while (::madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE) != 0) {
         if (errno == EINTR || errno == EAGAIN) continue;
         if (errno != EINVAL) return;  // whoever uses it finds out; EINVAL: Linux before 5.14
@@ -39,7 +29,21 @@ void make_resident(std::span<std::byte> memory) {
     }
 }
 
-FirstTouch::FirstTouch(std::function<bool()> grow) : grow_(std::move(grow)) {
+}  // namespace
+
+/// A huge page at a time, not to keep others from the address space; the quickest of them tells what one costs.
+std::chrono::nanoseconds make_resident(std::span<std::byte> memory) {
+    auto least = std::chrono::nanoseconds::max();
+    std::int64_t pieces = 0;
+    for (std::size_t at = 0; at < memory.size(); at += kPiece, ++pieces) {
+        const auto since = std::chrono::steady_clock::now();
+        touch(memory.subspan(at, std::min(kPiece, memory.size() - at)));
+        least = std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - since);
+    }
+    return pieces == 0 ? std::chrono::nanoseconds(0) : least * pieces;
+}
+
+FirstTouch::FirstTouch(Grow grow) : grow_(std::move(grow)) {
     try {
         thread_ = std::thread([this] { run(); });
     } catch (const std::system_error&) {
@@ -77,11 +81,11 @@ void FirstTouch::run() {
         is_awake_ = false;
         for (bool is_short = true; is_short && !is_over_;) {
             lock.unlock();
-            const auto before = processor_time();
-            is_short = grow_();
-            const auto took = processor_time() - before;
-            if (is_short) is_dear_ = took >= kCheap;
-            const auto end = Clock::now() + (took < kCheap ? std::chrono::nanoseconds(0) : kPause * took);
+            const auto took = grow_();
+            is_short = took.has_value();
+            if (took) is_dear_ = *took >= kCheap;
+            const auto end =
+                Clock::now() + (took && *took >= kCheap ? kPause * *took : std::chrono::nanoseconds(0));
             lock.lock();
             while (is_short && !is_over_ && Clock::now() < end) lock.wait_until(changed_, end);
         }

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <thread>
 
@@ -13,8 +14,9 @@
 
 namespace tierfs {
 
-/// Makes these pages resident, zeroed, in huge pages where the system has them. Nobody else uses them meanwhile.
-void make_resident(std::span<std::byte> memory);
+/// Makes these pages resident, zeroed, in huge pages where the system has them. Nobody else uses them meanwhile. Says
+/// how long that takes without what the thread waited for a processor, about.
+std::chrono::nanoseconds make_resident(std::span<std::byte> memory);
 
 /// Calls `grow` until that says false, each time it is woken. Its thread has a tenth of a processor that others
 /// want. On a virtual machine the first touch of memory is a fault of the host, too, and may cost more than to fetch
@@ -23,9 +25,12 @@ class FirstTouch {
   public:
     static constexpr std::size_t kStep = std::size_t{8} << 20;
 
-    /// `grow` makes kStep bytes more resident, about; false: there is enough, or no more to be had. Without a thread, where
-    /// the system gives none, nothing is grown.
-    explicit FirstTouch(std::function<bool()> grow);
+    /// Makes kStep bytes more resident, about, and says how long that takes; nothing: there is enough, or no more to
+    /// be had.
+    using Grow = std::function<std::optional<std::chrono::nanoseconds>()>;
+
+    /// Without a thread, where the system gives none, nothing is grown.
+    explicit FirstTouch(Grow grow);
     /// Waits for the call of `grow` that is under way.
     ~FirstTouch();
     FirstTouch(const FirstTouch&) = delete;
@@ -40,7 +45,7 @@ class FirstTouch {
     using Clock = std::chrono::steady_clock;
     void run();
 
-    const std::function<bool()> grow_;
+    const Grow grow_;
     Mutex mutex_;
     std::condition_variable changed_;
     std::atomic<bool> is_awake_{false}, is_over_{false};  ///< set under the lock
