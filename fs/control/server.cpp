@@ -83,7 +83,17 @@ std::optional<SocketIdentity> socket_identity(const std::string& path) {
 }
 
 void remove_socket(const std::string& path, const std::optional<SocketIdentity>& expected) {
-    if (expected && socket_identity(path) == expected) ::unlink(path.c_str());
+    if (!expected || socket_identity(path) != expected) return;
+    // Another mount may take the name at this very moment: what is moved aside is looked at once more.
+    const auto aside = path + "." + std::to_string(::getpid()) + ".ending";
+    if (::rename(path.c_str(), aside.c_str()) != 0) return;
+    const auto moved = socket_identity(aside);
+    const bool is_ours = moved && std::get<0>(*moved) == std::get<0>(*expected) &&
+                         std::get<1>(*moved) == std::get<1>(*expected);
+    // Unless it is there again.
+    if (!is_ours && ::link(aside.c_str(), path.c_str()) != 0 && errno != EEXIST)
+        log::warning(system_error(errno, "the control socket " + path).message);
+    ::unlink(aside.c_str());
 }
 
 std::string answer_control_line(std::string_view line, const ControlHandler& handler) {
