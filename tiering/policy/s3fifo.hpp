@@ -100,14 +100,21 @@ class S3Fifo {
         return std::nullopt;
     }
 
-    /// The same of what came last and was used once at most: nothing when there is none among a few.
+    /// The same of `small` alone, so that nothing that earned its place goes: nothing when there is none among a few.
     template <typename May>
     std::optional<Key> evict_new(const May& may) {
         constexpr unsigned kMostLooks = 64;
-        for (unsigned looks = 0; looks < kMostLooks && looks < small_.size(); ++looks) {
+        std::size_t refused = 0;
+        for (unsigned looks = 0; looks < kMostLooks && refused < small_.size(); ++looks) {
             const auto oldest = small_.begin();
-            if (oldest->frequency <= 1 && may(oldest->key)) return leave(oldest, true);
-            small_.splice(small_.end(), small_, oldest);
+            if (oldest->frequency > 1) {
+                promote(oldest);
+            } else if (may(oldest->key)) {
+                return leave(oldest, true);
+            } else {
+                small_.splice(small_.end(), small_, oldest);
+                ++refused;
+            }
         }
         return std::nullopt;
     }

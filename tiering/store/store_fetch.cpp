@@ -153,13 +153,16 @@ void TieredStore::top_up(const std::shared_ptr<const ObjectRef>& object, const U
     } while (prefetcher_.end_issue(object->content));
 }
 
-/// Not for who holds a lock. What was used once gives way before dear memory is touched for the first time.
+/// Not for who holds a lock. What was used once gives way before dear memory is touched for the first time; once there
+/// is no such memory any more, S3-FIFO alone says what goes.
 ArenaBufferPtr TieredStore::memory_for(std::uint64_t size, bool may_evict) {
+    const std::uint64_t taken = Arena::rounded(size);
     ArenaBufferPtr buffer = arena_->allocate(size, Arena::Memory::resident);
-    if (!buffer && may_evict && ram_.reclaim(Arena::rounded(size), RamTier::Reclaim::used_once) > 0)
+    if (!buffer && may_evict && arena_->opened() < arena_->capacity() &&
+        ram_.reclaim(taken, RamTier::Reclaim::used_once) > 0)
         buffer = arena_->allocate(size, Arena::Memory::resident);
     if (!buffer) buffer = arena_->allocate(size);
-    if (!buffer && may_evict && ram_.reclaim(Arena::rounded(size), RamTier::Reclaim::used) > 0)
+    if (!buffer && may_evict && ram_.reclaim(taken, RamTier::Reclaim::used) > 0)
         buffer = arena_->allocate(size);
     return buffer;
 }

@@ -184,7 +184,7 @@ TieredStore::Started TieredStore::attempt(const ReadOperationPtr& operation, boo
     if (queued) operation->admitted = std::chrono::steady_clock::now();  // of the attempts the last counts
     FlightTable::Shard& shard = flights_.shard(operation->object->content);
     std::vector<FlightPtr> flights;
-    auto memory = Arena::Memory::resident;
+    auto memory = arena_->opened() < arena_->capacity() ? Arena::Memory::resident : Arena::Memory::any;
     for (;;) {
         bool planned = false, refused = false;
         std::optional<Error> failed;

@@ -181,5 +181,20 @@ TEST(S3FifoModel, OneHitWondersLeaveBySmallAndTheHotKeyStays) {
     });
 }
 
+TEST(S3FifoNew, WhatWasUsedAgainStays) {
+    S3Fifo<int> cache(1000);
+    for (int key = 0; key < 4; ++key) cache.insert(key, 10);
+    cache.touch(1);
+    cache.touch(1);
+    cache.insert(9, 10, true);
+    const auto any = [](int) { return true; };
+    EXPECT_EQ(cache.evict_new(any), 0);
+    EXPECT_EQ(cache.evict_new([](int key) { return key != 2; }), 3) << "one that is refused is passed over";
+    EXPECT_EQ(cache.evict_new(any), 2);
+    EXPECT_EQ(cache.evict_new(any), std::nullopt);
+    EXPECT_TRUE(cache.contains(1) && cache.contains(9));
+    EXPECT_EQ(cache.small_bytes(), 0U) << "what was touched twice moved on";
+}
+
 }  // namespace s3fifo_model_test
 }  // namespace tierfs
