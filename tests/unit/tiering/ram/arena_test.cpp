@@ -275,11 +275,14 @@ TEST(GrowingArena, HasAsMuchResidentAsIsInUse) {
     const auto first = arena->allocate(Arena::kLargest);
     ASSERT_NE(first, nullptr);
     ASSERT_TRUE(comes_true([&] { return arena->opened() >= 2 * Arena::kLargest; }));
-    ArenaBufferPtr next;
-    ASSERT_TRUE(
-        comes_true([&] { return (next = arena->allocate(4 << 20, Arena::Memory::resident)) != nullptr; }));
-    EXPECT_TRUE(comes_true([&] { return resident_pages(*next) == (4U << 20) / Arena::kPage; }));
-    EXPECT_LT(arena->opened(), 64U << 20) << "no more than is wanted";
+    EXPECT_LT(arena->opened(), 48U << 20) << "no more than is wanted";
+    // What is asked for while the next part is on its way comes from behind that.
+    std::vector<ArenaBufferPtr> held;
+    EXPECT_TRUE(comes_true([&] {
+        held.push_back(arena->allocate(4 << 20, Arena::Memory::resident));
+        return held.back() == nullptr || resident_pages(*held.back()) == (4U << 20) / Arena::kPage;
+    }));
+    EXPECT_NE(held.back(), nullptr);
 }
 
 TEST(GrowingArena, IsUsableToItsEnd) {
