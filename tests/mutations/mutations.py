@@ -46,8 +46,8 @@ MUTATIONS = [
     Mutation(
         "s3fifo-promotion", "the policy: one use in the small queue is enough for the main one",
         "tiering/policy/s3fifo.hpp",
-        "if (oldest->frequency > 1) {",
-        "if (oldest->frequency > 0) {",
+        "return node.frequency > 1;",
+        "return node.frequency > 0;",
         "S3FifoModel.*"),
     Mutation(
         "arena-coalescing", "a free run that is joined with what comes back is left in its list, and given twice",

@@ -74,7 +74,7 @@ class S3Fifo {
             if (!small_left && !main_left) return std::nullopt;
             if (small_left && (small_bytes_ > small_target_ || !main_left)) {
                 const auto oldest = small_.begin();
-                if (oldest->frequency > 1) {
+                if (earned_main(*oldest)) {
                     promote(oldest);
                     refused_main = 0;  // what joined main stands behind those refused there
                 } else if (!may(oldest->key)) {
@@ -107,7 +107,7 @@ class S3Fifo {
         std::size_t refused = 0;
         for (unsigned looks = 0; looks < kMostLooks && refused < small_.size(); ++looks) {
             const auto oldest = small_.begin();
-            if (oldest->frequency > 1) {
+            if (earned_main(*oldest)) {
                 promote(oldest);
             } else if (may(oldest->key)) {
                 return leave(oldest, true);
@@ -141,6 +141,8 @@ class S3Fifo {
         std::uint64_t bytes;
     };
     using List = std::list<Node>;
+
+    static bool earned_main(const Node& node) { return node.frequency > 1; }
 
     void promote(typename List::iterator node) {
         small_bytes_ -= node->bytes;
