@@ -335,6 +335,13 @@ class Readers:
         goal = self.read + more
         processes.wait_until(lambda: self.read >= goal, timeout=40, what=f"{more} more reads")
 
+    def wait_until_held(self):
+        """Nobody reads on, as each waits for the server."""
+        before = None
+        while before != self.read:
+            before = self.read
+            time.sleep(0.3)
+
 
 UNCACHED = {"class": "none", "ram.limit": "0", "metadata.ttl": "1h", "prefetch.window": "0"}
 
@@ -348,6 +355,8 @@ def test_server_killed_under_readers_hard(own_nfs_server, mount):
     with Readers(m, files) as readers:
         for _ in range(20 if os.environ.get("TIERFS_TEST_FULL") == "1" else 3):
             readers.wait_for(100)
+            own_nfs_server.pause()
+            readers.wait_until_held()  # so that it dies with calls that it has not answered
             own_nfs_server.kill()
             time.sleep(1.5)
             own_nfs_server.start()
