@@ -176,9 +176,24 @@ void check_buckets(Loader& loader) {
             "s3.requester_pays: found with s3.anonymous; allowed: with credentials, whose account pays");
 }
 
+void check_write_back(Loader& loader) {
+    const Settings& s = loader.settings;
+    if (s.read_only || s.writes != "back") return;
+    if (!s.source.empty() && !s.source.starts_with("s3://"))
+        loader.refuse(
+            loader.place("writes"),
+            "writes: found back for a source that is no bucket; allowed: through, since a directory or NFS "
+            "server has what was written when write(2) returns");
+    if (s.journal_path.empty())
+        loader.refuse(
+            loader.place("writes"),
+            "writes: found back without journal.path; allowed: with journal.path=FOLDER on a local disk");
+}
+
 void check_together(Loader& loader) {
     const Settings& s = loader.settings;
     check_buckets(loader);
+    check_write_back(loader);
     if (s.nvme_limit != 0 && s.nvme_path.empty()) {
         loader.refuse(loader.place("nvme.limit"), "nvme.limit: found " + format_size_exact(s.nvme_limit) +
                                                       " without nvme.path; allowed: both, or neither");
@@ -202,6 +217,7 @@ void check_together(Loader& loader) {
                           loader.place("memory.limit") + "); allowed: at most memory.limit");
     }
     std::vector<std::pair<std::string, std::string>> paths{{"index.path", s.index_path},
+                                                           {"journal.path", s.journal_path},
                                                            {"log.file", s.log_file},
                                                            {"s3.ca_bundle", s.s3_ca_bundle},
                                                            {"s3.customer_key", s.s3_customer_key}};

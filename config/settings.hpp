@@ -62,7 +62,10 @@ struct Settings {
     std::string pack;  ///< pack: where a pack of the source is, a SOURCE itself; empty: none
     std::string pack_staleness = "trust";  ///< pack.staleness: trust, list, check
 
-    bool writes_exclusive = false;  ///< writes.exclusive: of buckets, a lost update is an error
+    std::string writes = "through";   ///< writes: through, back
+    std::string journal_path;         ///< journal.path; empty: there is none
+    std::uint64_t journal_limit = 0;  ///< journal.limit, bytes; 0: what its file system has
+    bool writes_exclusive = false;    ///< writes.exclusive: of buckets, a lost update is an error
 
     bool writes_link = true;   ///< writes.link: of buckets, link(2) makes a second object
     bool writes_claim = true;  ///< writes.claim: of buckets, O_EXCL makes the object when it is opened

@@ -173,6 +173,24 @@ std::vector<Key> make_table() {
          false,
          false,
          {"auto", "true", "false"}},
+        {"writes",
+         Kind::choice,
+         &S::writes,
+         "Of buckets that are mounted writable. through: close and fsync return when what was written is at the bucket; "
+         "back: when it is in the journal of this node (journal.path), from where it is brought to the bucket later, in "
+         "order, also after a crash. Other nodes see it then; another host's change is never overwritten.",
+         0,
+         0,
+         false,
+         false,
+         {"through", "back"}},
+        {"journal.path", Kind::path, &S::journal_path,
+         "Folder of the journal of writes=back, on a file system of this node that keeps what was synced: one for all "
+         "mounts will do. XFS and Btrfs share what a file and its next version have in common."},
+        {"journal.limit", Kind::size, &S::journal_limit,
+         "So much of what is still to be brought to the bucket the journal holds; then writers wait, and get ENOSPC after "
+         "origin.deadline; 0: what its file system has.",
+         64 * kMiB, kLargestSize, true},
         {"writes.exclusive", Kind::flag, &S::writes_exclusive,
          "Of buckets that are mounted writable: what another host has written since a file was opened for "
          "writing here is not overwritten, and close or fsync fails (ESTALE; EEXIST of a new file). The "

@@ -131,6 +131,17 @@ struct PosixCreated {
     PosixNodePtr node = nullptr;  ///< where PosixOrigin::holds_for_nothing, or it has no name; else null
 };
 
+/// What a write-back mount has acknowledged, and is yet to bring to the origin.
+struct PosixQueue {
+    std::uint64_t entries = 0, bytes = 0;
+    std::uint64_t running = 0;    ///< of these, at the moment
+    std::uint64_t conflicts = 0;  ///< what was kept beside another host's
+    std::uint64_t done = 0;
+    std::uint64_t done_to = 0;  ///< all up to this number: see PosixOrigin::hurry
+    double oldest_s = 0;
+    std::string error = {};  ///< of what is tried again; empty: all goes well
+};
+
 struct PosixStats {
     std::uint64_t reads = 0, writes = 0, removes = 0, lookups = 0, lists = 0, others = 0;  ///< requests
     std::uint64_t bytes_read = 0, bytes_written = 0, errors = 0;
@@ -140,6 +151,7 @@ struct PosixStats {
     double oldest_dirty_s = 0;
     /// Keys that listings could not show as files, by the reason.
     std::map<std::string, std::uint64_t> hidden = {};
+    std::optional<PosixQueue> queue = {};
 };
 
 /// What Origin::posix() gives where names and files behave as in POSIX.
@@ -225,6 +237,9 @@ class PosixOrigin {
     /// Whether to hold a node costs memory alone, no descriptor: then what is open is held.
     [[nodiscard]] virtual bool holds_for_nothing() const { return false; }
     [[nodiscard]] virtual PosixStats stats() const = 0;
+    /// Where changes are queued: those of now are brought to the origin without further delay. Returns the number
+    /// that PosixQueue::done_to has when they are there.
+    virtual std::uint64_t hurry() { return 0; }
 };
 
 }  // namespace tierfs

@@ -76,7 +76,8 @@ bool is_empty(const Listing& listing) {
 class S3Origin final : public Origin {
   public:
     S3Origin(const Settings& settings, Target target, http::EngineOptions engine,
-             std::optional<CredentialOptions> credentials, ObjectHeaders headers)
+             std::optional<CredentialOptions> credentials, ObjectHeaders headers,
+             std::unique_ptr<Journal> journal)
         : target_(target),
           ownership_(ownership_of(settings)),
           deadline_(settings.origin_deadline),
@@ -92,7 +93,8 @@ class S3Origin final : public Origin {
         posix_ = std::make_unique<PosixBucket>(
             calls_, LocalCopies(folders_of_copies(settings)),
             PosixBucket::Rules{settings.metadata_ttl, settings.writes_exclusive, settings.writes_link,
-                               settings.writes_claim, settings.memory_limit});
+                               settings.writes_claim, settings.memory_limit, settings.journal_limit},
+            std::move(journal));
         copies_ = std::make_unique<ReadPool>(kReadersOfCopies, kMostReadersOfCopies, deadline_,
                                              [](OriginRead& request) { request.done({}); });
     }
@@ -117,8 +119,10 @@ class S3Origin final : public Origin {
 
     void stop() override {
         if (copies_) copies_->stop();
+        if (posix_) posix_->begin_stop();
         if (provider_) provider_->begin_stop();
         engine_.stop();
+        if (posix_) posix_->stop();
         if (provider_) provider_->stop();
     }
 
@@ -427,9 +431,15 @@ Result<std::unique_ptr<Origin>> open_s3_origin(const Settings& settings,
         credentials->profile = settings.s3_profile;
         credentials->region = target->region;
     }
+    std::unique_ptr<Journal> journal;
+    if (!settings.read_only && settings.writes == "back") {
+        auto opened = Journal::open(settings.journal_path, target->identity());
+        if (!opened) return fail(std::move(opened.error()));
+        journal = std::move(*opened);
+    }
     try {
         return std::make_unique<S3Origin>(settings, std::move(*target), std::move(engine),
-                                          std::move(credentials), std::move(*headers));
+                                          std::move(credentials), std::move(*headers), std::move(journal));
     } catch (const std::exception& error) {
         return fail(EIO, std::string("cannot start the S3 client: ") + error.what());
     }

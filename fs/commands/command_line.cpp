@@ -21,7 +21,8 @@ constexpr const char* kUsage =
     "       tierfs top MOUNTPOINT [--once | --batch] [--interval SECONDS]\n"
     "       tierfs doctor MOUNTPOINT [--seconds N] [--json]\n"
     "       tierfs trace MOUNTPOINT [--seconds N] [--limit N] [--json | --order] [-o FILE]\n"
-    "       tierfs umount MOUNTPOINT [--lazy | --dead]\n"
+    "       tierfs flush PATH [--wait] [--json]\n"
+    "       tierfs umount MOUNTPOINT [--leave] [--lazy | --dead]\n"
     "       tierfs reload MOUNTPOINT [--json]\n"
     "       tierfs warm PATH... [-f LIST] [--wait | --cancel] [--json]\n"
     "       tierfs evict PATH... [-f LIST] [--json]\n"
@@ -117,6 +118,7 @@ int run_command_line(int argc, char** argv) {
     if (first == "reload") return reload_command(rest);
     if (first == "--take-over" && !rest.empty())  // by a supervisor alone
         return run_standby(std::atoi(rest.front().c_str()), process_environment());
+    if (first == "flush") return flush_command(rest);
     if (first == "umount") return umount_command(rest);
     if (first == "warm") return warm_command(rest);
     if (first == "evict") return evict_command(rest);

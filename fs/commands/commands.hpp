@@ -23,6 +23,7 @@ int top_command(const std::vector<std::string>& arguments);
 int trace_command(const std::vector<std::string>& arguments);
 int doctor_command(const std::vector<std::string>& arguments);
 int reload_command(const std::vector<std::string>& arguments);
+int flush_command(const std::vector<std::string>& arguments);
 int umount_command(const std::vector<std::string>& arguments);
 int warm_command(const std::vector<std::string>& arguments);
 int evict_command(const std::vector<std::string>& arguments);

@@ -18,8 +18,10 @@
 #include "config/base/file_descriptor.hpp"
 #include "config/base/log_lines.hpp"
 #include "fs/cli/say.hpp"
+#include "fs/cli/signals.hpp"
 #include "fs/commands/commands.hpp"
 #include "fs/commands/find_mount.hpp"
+#include "fs/commands/flush.hpp"
 #include "fs/commands/parse.hpp"
 #include "fs/control/control.hpp"
 #include "fs/control/mountinfo.hpp"
@@ -125,9 +127,14 @@ int umount_command(const std::vector<std::string>& arguments) {
     std::string path;
     bool lazy = false;
     bool only_dead = false;
+    bool leave = false;
     CLI::App app("Ends a mount and waits until its daemon has gone", "tierfs umount");
     app.add_option("MOUNTPOINT", path, "a tierfs mount")->required();
     app.add_flag("--lazy", lazy, "take it out of sight now; it ends when the last file is closed");
+    app.add_flag(
+        "--leave", leave,
+        "of a mount with writes=back: do not wait until the bucket has all that is in the journal; the next mount "
+        "of the same source with the same journal.path goes on");
     app.add_flag("--dead", only_dead, "take away a dead mount alone: nothing is done where there is none");
     if (const auto ended = parse_arguments(app, arguments)) return *ended;
 
@@ -145,6 +152,15 @@ int umount_command(const std::vector<std::string>& arguments) {
         const auto dead = take_dead_mounts(mount->mountpoint);
         if (!dead && address) return command_failed(dead.error().message);
         if (dead && *dead != 0) return 0;
+    }
+    if (process && address && !leave && !lazy) {
+        StopFlag stop;
+        const Signals signals(stop);
+        const auto flushed = flush_mount(*address, stop);
+        // One that does not answer is to be unmounted all the same: the journal stays.
+        if (!flushed && (flushed.error().code == EAGAIN || flushed.error().code == EINTR))
+            return command_failed(mount->mountpoint + " is still mounted: " + flushed.error().message +
+                                  "; `tierfs umount --leave` leaves it there for the next mount");
     }
     const auto done = unmount_fuse(mount->mountpoint, mount->device(), lazy);
     if (!done) {

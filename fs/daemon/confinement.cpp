@@ -84,6 +84,7 @@ std::vector<Wanted> wanted_paths(const Settings& settings) {
         return std::filesystem::path(path).parent_path().string();
     };
     wanted.push_back({settings.index_path, kMake});
+    wanted.push_back({settings.journal_path, kMake});
     wanted.push_back({parent(settings.log_file), kMake});
     wanted.push_back({settings.log_file, R_OK | W_OK});
     wanted.push_back({parent(settings.mountpoint), X_OK});

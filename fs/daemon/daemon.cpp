@@ -275,6 +275,7 @@ Result<nlohmann::json> Daemon::command(const std::string& name, const nlohmann::
     if (name == "sample") return sample_json(status());
     if (name == "class") return set_class(request);
     if (name == "reload") return reload();
+    if (name == "flush") return flush();
     if (name.starts_with("trace-")) return trace(name, request);
     auto answer = jobs_->command(name, request);
     if (answer || answer.error().code != ENOSYS) return answer;
@@ -283,6 +284,12 @@ Result<nlohmann::json> Daemon::command(const std::string& name, const nlohmann::
 
 Result<nlohmann::json> Daemon::trace(const std::string& name, const nlohmann::json& request) {
     return answer_trace(engine_->trace(), name, request);
+}
+
+Result<nlohmann::json> Daemon::flush() {
+    auto* posix = settings_.read_only ? nullptr : origin_->posix();
+    if (posix == nullptr) return fail(EROFS, "the mount is read-only");
+    return nlohmann::json{{"to", posix->hurry()}};
 }
 
 Result<nlohmann::json> Daemon::reload() const {

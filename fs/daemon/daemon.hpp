@@ -114,7 +114,8 @@ class Daemon {
     Result<void> open_engine(const std::string& number);
     Result<nlohmann::json> command(const std::string& name, const nlohmann::json& request);
     void open_control(FileDescriptor listener, const std::string& number);
-    Result<nlohmann::json> reload() const;
+    Result<nlohmann::json> flush();
+    [[nodiscard]] Result<nlohmann::json> reload() const;
     Result<nlohmann::json> set_class(const nlohmann::json& request);
     /// Of a source that is one, without symbolic links; else empty.
     [[nodiscard]] std::string source_directory() const;

@@ -188,7 +188,8 @@ int launch_in_background(const Settings& settings, const MountRequest& request) 
 }  // namespace
 
 void make_paths_absolute(Settings& settings) {
-    for (auto* path : {&settings.index_path, &settings.log_file, &settings.s3_ca_bundle})
+    for (auto* path :
+         {&settings.index_path, &settings.journal_path, &settings.log_file, &settings.s3_ca_bundle})
         make_absolute(*path);
     std::string devices;
     for (std::string& path : split_paths(settings.nvme_path)) {

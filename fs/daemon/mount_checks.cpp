@@ -159,7 +159,8 @@ Result<std::string> check_mount(const Settings& settings) {
     if (settings.source.starts_with("s3://") || settings.pack.starts_with("s3://")) {
         if (auto kept = keep_out_of(mountpoint); !kept) return fail(kept.error());
     }
-    std::vector<std::pair<const char*, std::string>> caches{{"index.path", settings.index_path}};
+    std::vector<std::pair<const char*, std::string>> caches{{"index.path", settings.index_path},
+                                                            {"journal.path", settings.journal_path}};
     for (const std::string& each : split_paths(settings.nvme_path)) caches.emplace_back("nvme.path", each);
     for (const auto& [key, value] : caches) {
         if (value.empty()) continue;

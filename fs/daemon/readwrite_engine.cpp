@@ -79,6 +79,7 @@ void ReadwriteEngine::add_status(StatusInputs& in) {
     in.names.hidden = origin.hidden;
     in.dirty_bytes = origin.dirty_bytes;
     in.oldest_dirty_s = origin.oldest_dirty_s;
+    in.queue = origin.queue;
     if (!operations_->origin().answers_cheaply()) in.writes.write_errors += origin.errors;
 }
 

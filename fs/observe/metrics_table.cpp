@@ -142,8 +142,22 @@ std::vector<Metric> read_metrics() {
     };
 }
 
+PosixQueue queue_of(In in) {
+    return in.queue.value_or(PosixQueue());
+}
+
 std::vector<Metric> origin_metrics() {
     return {
+        {"tierfs_queue_entries", Kind::gauge, "",
+         "Changes that a mount with writes=back has in its journal, and is yet to bring to the bucket.",
+         [](In in, Samples& s) { s.add(of(queue_of(in).entries)); }},
+        {"tierfs_queue_bytes", Kind::gauge, "", "Bytes of these.",
+         [](In in, Samples& s) { s.add(of(queue_of(in).bytes)); }},
+        {"tierfs_queue_oldest_seconds", Kind::gauge, "", "Age of the oldest of these.",
+         [](In in, Samples& s) { s.add(queue_of(in).oldest_s); }},
+        {"tierfs_queue_conflicts_total", Kind::counter, "",
+         "Changes that were kept beside another host's object, or not made for its sake.",
+         [](In in, Samples& s) { s.add(of(queue_of(in).conflicts)); }},
         {"tierfs_origin_requests_total", Kind::counter, "kind", "Requests sent to the origin.",
          [](In in, Samples& s) {
              s.add(label("kind", "get"), of(in.origin.get));

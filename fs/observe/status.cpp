@@ -183,6 +183,20 @@ std::string padded(std::string text, std::size_t width) {
     return text;
 }
 
+/// Of a write-back mount; empty of others.
+std::string queue_text(const Json& status) {
+    const Json::json_pointer queue("/writes/queue");
+    if (!status.contains(queue) || !status[queue].is_object()) return {};
+    auto text =
+        count_at(status, "/writes/queue/entries") + " changes, " + size_at(status, "/writes/queue/bytes");
+    if (status[queue].value("entries", std::uint64_t{0}) != 0)
+        text += ", the oldest " + count_at(status, "/writes/queue/oldest_s") + " s old";
+    if (status[queue].value("conflicts", std::uint64_t{0}) != 0)
+        text += "; CONFLICTS: " + count_at(status, "/writes/queue/conflicts") + ", see the log";
+    const auto error = text_at(status, "/writes/queue/error");
+    return error.empty() ? text : text + "; TRIED AGAIN: " + log::escaped(error);
+}
+
 void line(std::string& out, const std::string& label, const std::string& value) {
     out += padded(label, 10) + value + "\n";
 }
@@ -299,6 +313,13 @@ std::string restarts_text(const Json& status) {
 
 }  // namespace
 
+Json queue_json(const std::optional<PosixQueue>& queue) {
+    if (!queue) return nullptr;
+    return {{"entries", queue->entries},     {"bytes", queue->bytes}, {"running", queue->running},
+            {"oldest_s", queue->oldest_s},   {"done", queue->done},   {"done_to", queue->done_to},
+            {"conflicts", queue->conflicts}, {"error", queue->error}};
+}
+
 Json status_json(const StatusInputs& in) {
     Json hidden = Json::array();
     for (const auto& [reason, count] : in.names.hidden) {
@@ -344,6 +365,7 @@ Json status_json(const StatusInputs& in) {
           {"errors", in.writes.write_errors},
           {"dirty_bytes", in.dirty_bytes},
           {"oldest_dirty_s", in.oldest_dirty_s},
+          {"queue", queue_json(in.queue)},
           {"failures", in.failures.count},
           {"last_failure", in.failures.text},
           {"last_failure_age_s", in.failures.age_s}}},
@@ -408,6 +430,7 @@ std::string status_text(const Json& status) {
     line(out, "reads",
          count_at(status, "/reads/requests") + " requests, " + size_at(status, "/reads/bytes") + ", " +
              count_at(status, "/reads/errors") + " errors");
+    if (const auto queue = queue_text(status); !queue.empty()) line(out, "to upload", queue);
     if (!status.value("read_only", true)) {
         line(out, "writes",
              count_at(status, "/writes/requests") + " requests, " + size_at(status, "/writes/bytes") + ", " +

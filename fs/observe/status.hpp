@@ -7,6 +7,7 @@
 #include <string>
 
 #include "backends/origin/origin.hpp"
+#include "backends/origin/posix_origin.hpp"
 #include "backends/pack/packed_origin.hpp"
 #include "config/settings.hpp"
 #include "fs/metadata/namespace.hpp"
@@ -43,6 +44,7 @@ struct StatusInputs {
     LastError::Told failures;       ///< requests of it that failed by the fault of the origin or of this host
     std::uint64_t dirty_bytes = 0;  ///< written here and not at the origin yet
     double oldest_dirty_s = 0;      ///< since when, of the oldest
+    std::optional<PosixQueue> queue = {};  ///< of a write-back mount
     OriginStats origin;
     PackStats pack;
     NamespaceStats names;

@@ -6,6 +6,7 @@
 # While it runs, GET /_ctl shows settings and counters, GET /_ctl?KEY=VALUE changes them:
 #   ttfb_ms, jitter_ms  wait before the first byte        rate_bps     bytes per second of each answer, 0: all
 #   fail_every=N        each Nth request gets a 503       fail_next=N  the next N requests get a 503
+#   fail_changes=1      each PUT, POST and DELETE gets a 503
 #   tail_every=N, tail_ms=T  each Nth GET of an object waits T instead (tailed counts them)
 #   rescan=1            forget the listings after files were changed behind its back
 # Environment: UPSTREAM=host:port puts the same shaping before a real server on PORT+1; WORKERS (1);

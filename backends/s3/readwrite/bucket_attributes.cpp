@@ -84,6 +84,23 @@ Result<void> PosixBucket::change_root(const Change& change) {
 }
 
 Result<void> PosixBucket::change_file(const BucketNodePtr& node, const Change& change) {
+    for (;;) {
+        auto done = change_file_now(node, change);
+        if (done || done.error().code != EINPROGRESS || !back_) return done;
+        // What is on its way to the bucket has the old metadata.
+        WriteBack::EntryPtr pending;
+        {
+            const MutexLock lock(mutex_);
+            pending = node->pending;
+        }
+        if (!pending) continue;
+        if (auto waited = back_->wait_for(pending, WriteBack::Clock::now() + calls_.deadline()); !waited)
+            return waited;
+    }
+}
+
+/// EINPROGRESS: see amend().
+Result<void> PosixBucket::change_file_now(const BucketNodePtr& node, const Change& change) {
     const auto in_draft = [&](Draft& draft) -> Result<void> {
         auto metadata = draft.metadata();
         if (auto done = change(metadata); !done) return done;
@@ -101,6 +118,7 @@ Result<void> PosixBucket::change_file(const BucketNodePtr& node, const Change& c
         const auto made = make_draft(node);  // of what is there
         if (!made) return fail(made.error());
         const auto& draft = *made;
+        if (draft->is_frozen()) return amend(node, *draft, in_draft);
         // Who writes to it makes it last with what is written. The last close may be on its way, too.
         const bool is_written_to = draft->is_changed();
         if (auto done = in_draft(*draft); !done || is_written_to) return done;

@@ -162,6 +162,8 @@ void BucketDirectory::add_all(std::vector<DirectoryEntry> entries) {
         (may_come_again ? carried_ : shown).push_back(std::move(entry));
     }
     for (auto& entry : shown) {
+        const bool is_file = entry.attributes.kind != ObjectKind::directory;
+        if (is_file && bucket_.is_removed(marker_ + entry.name)) continue;
         const auto type = type_of(entry);
         own_.erase(entry.name);
         add(std::move(entry.name), type);

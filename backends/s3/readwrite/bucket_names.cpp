@@ -76,7 +76,7 @@ Result<PosixCreated> PosixBucket::claim(const BucketNodePtr& directory, const st
                                         const Caller& caller) {
     const auto metadata = metadata_for(directory, S_IFREG | (mode & 07777U), caller);
     if (!metadata) return fail(metadata.error());
-    auto copy = copies_.make();
+    auto copy = make_copy();
     if (!copy) return fail(std::move(copy.error()));
     auto object = make_object(directory, name, "", "", *metadata);
     if (!object) return fail(std::move(object.error()));
@@ -97,7 +97,7 @@ Result<std::shared_ptr<Draft>> PosixBucket::new_draft(const BucketNodePtr& direc
                                                       const Caller& caller) {
     auto metadata = metadata_for(directory, S_IFREG | (mode & 07777U), caller);
     if (!metadata) return fail(std::move(metadata.error()));
-    auto copy = copies_.make();
+    auto copy = make_copy();
     if (!copy) return fail(std::move(copy.error()));
     return std::make_shared<Draft>(calls_, totals_, std::move(*copy), std::move(*metadata), std::nullopt);
 }
@@ -176,6 +176,7 @@ Result<Draft::Base> PosixBucket::make_object(const BucketNodePtr& directory, con
                                              const FileMetadata& metadata) {
     auto path = free_path(directory, name, Asked::just_now);
     if (!path) return fail(path.error());
+    if (auto waited = wait_for_path(*path); !waited) return fail(std::move(waited.error()));
     const PathLocks::Held held(locks_, {{*path, false}});
     PutOptions condition;
     condition.only_if_absent = true;
@@ -231,6 +232,8 @@ Result<void> PosixBucket::add_name(const PosixNode& held, const PosixNode& direc
     const auto& node = bucket_node(held);
     const auto& parent = bucket_node(directory);
     if (!links_ || !S_ISREG(node->type)) return fail(EPERM, "a bucket has no hard links");
+    // Whoever commits by a link does so after all that he has written.
+    if (auto waited = wait_for_all(); !waited) return waited;
     const auto to = free_path(parent, name, Asked::just_now);
     if (!to) return fail(to.error());
     bool is_nameless = false;
@@ -259,7 +262,7 @@ Result<void> PosixBucket::copy_to_new(const BucketNodePtr& node, const std::stri
     if (!now) return fail(std::move(now.error()));
     if (now->archived) return fail(EACCES, "an archived object must be restored before it is copied");
     calls_.ask_tags(from, *now);
-    auto copy = copies_.make();
+    auto copy = make_copy();
     if (!copy) return fail(std::move(copy.error()));
     auto metadata = now->metadata;
     Draft draft(calls_, totals_, std::move(*copy), std::move(metadata), Draft::Base{from, std::move(*now)});
@@ -314,7 +317,7 @@ void PosixBucket::keep_bytes(const BucketNodePtr& node) {
     if (!node || node->type != S_IFREG) return;
     {
         const MutexLock lock(mutex_);
-        if (node->opens == 0) return;
+        if (node->opens == 0 || (node->draft && node->draft->is_frozen())) return;
     }
     auto draft = make_draft(node);
     if (!draft && draft.error().code == ESTALE) return;  // another host has put another object in its place
@@ -347,9 +350,13 @@ Result<void> PosixBucket::remove(const PosixNode& directory, const std::string& 
     if (!path) return fail(path.error());
     const auto place = place_of(parent->inode, name);
     const auto inode = numbers_.number(place);
+    if (is_directory) {
+        if (auto waited = wait_for_all(); !waited) return waited;
+    }
     const PathLocks::Held held(locks_, {{*path, is_directory}});
     TIERFS_SYNC_POINT("s3.removing");
     const auto node = find(inode);
+    if (back_ && !is_directory) return remove_later(parent, node, name, *path, *there);
     bool has_object = true;
     if (is_directory) {
         if (auto empty = check_empty(inode, *path); !empty) return empty;

@@ -15,6 +15,8 @@ namespace tierfs::s3 {
 
 namespace {
 
+constexpr std::uint64_t kMostBroughtHere = std::uint64_t{64} << 20U;
+
 /// One open of a file. Who reads gets the node's object, and what this mount made of it since; ESTALE for what
 /// is not to be had of it any more once others have put another one there.
 class BucketFile final : public PosixFile {
@@ -46,7 +48,7 @@ class BucketFile final : public PosixFile {
         return with_draft([&](Draft& draft) { return draft.write(bytes, offset); });
     }
     Result<void> resize(std::uint64_t size) override {
-        return with_draft([&](Draft& draft) { return draft.resize(size); });
+        return with_draft([&](Draft& draft) { return draft.resize(size); }, size);
     }
 
     // There is no room to be had in advance: what counts is the size.
@@ -78,8 +80,8 @@ class BucketFile final : public PosixFile {
         return fail(EOPNOTSUPP, "ranges cannot be copied in a bucket");
     }
 
-    Result<void> sync(bool /*data_only*/) override { return bucket_.publish(node_); }
-    Result<void> flush() override { return writes_ ? bucket_.publish(node_) : Result<void>(); }
+    Result<void> sync(bool /*data_only*/) override { return bucket_.publish(node_, true); }
+    Result<void> flush() override { return writes_ ? bucket_.publish(node_, false) : Result<void>(); }
     [[nodiscard]] bool awaits_content() override {
         const auto draft = writes_ ? bucket_.draft_of(*node_) : nullptr;
         return draft && draft->awaits_content();
@@ -89,10 +91,15 @@ class BucketFile final : public PosixFile {
 
   private:
     template <typename Work>
-    Result<void> with_draft(Work work) {
+    Result<void> with_draft(Work work, std::uint64_t at_most = UINT64_MAX) {
         if (!writes_) return fail(EBADF, "the file is not open for writing");
-        const auto draft = bucket_.draft_to_change(*node_);
-        return draft ? work(**draft) : fail(draft.error());
+        for (;;) {
+            const auto draft = bucket_.draft_to_change(node_, at_most);
+            if (!draft) return fail(draft.error());
+            auto done = work(**draft);
+            // Somebody has synced it in between.
+            if (done || done.error().code != Draft::kFrozen) return done;
+        }
     }
 
     PosixBucket& bucket_;
@@ -109,7 +116,10 @@ PosixFilePtr make_bucket_file(PosixBucket& bucket, BucketNodePtr node, bool writ
 /// The node's draft, a new one if it has none; the path must be locked.
 Result<std::shared_ptr<Draft>> PosixBucket::make_draft(const BucketNodePtr& node) {
     auto draft = draft_of(*node);
-    if (draft && draft->is_changed()) return draft;
+    {
+        const MutexLock lock(mutex_);
+        if (node->is_local()) return node->draft;
+    }
     const auto path = path_of(*node);
     if (!path) return fail(path.error());
     auto now = head_of(node, *path);  // what is changed must be what is there
@@ -120,7 +130,7 @@ Result<std::shared_ptr<Draft>> PosixBucket::make_draft(const BucketNodePtr& node
     }
     if (now->archived) return fail(EACCES, "an archived object must be restored before it is changed");
     calls_.ask_tags(*path, *now);
-    auto copy = copies_.make();
+    auto copy = make_copy();
     if (!copy) return fail(std::move(copy.error()));
     auto metadata = now->metadata;
     draft = std::make_shared<Draft>(calls_, totals_, std::move(*copy), std::move(metadata),
@@ -166,7 +176,7 @@ Result<PosixFilePtr> PosixBucket::open(const PosixNode& held_node, int flags) {
     }
     auto file = make_bucket_file(*this, node, true);
     if ((flags & O_TRUNC) != 0) {
-        if (auto cut = draft->resize(0); !cut) return fail(std::move(cut.error()));
+        if (auto cut = file->resize(0); !cut) return fail(std::move(cut.error()));
     }
     return file;
 }
@@ -221,24 +231,31 @@ Result<void> PosixBucket::publish_locked(const BucketNodePtr& node, const std::s
 }
 
 /// Nobody will ask for what has been unlinked here; what cannot be brought to a name that is another host's now
-/// is lost.
-Result<void> PosixBucket::publish_nameless(const BucketNode& node) {
-    const auto draft = draft_of(node);
+/// is lost, or has been kept beside it.
+Result<void> PosixBucket::publish_nameless(const BucketNodePtr& node) {
+    const auto draft = draft_of(*node);
     const bool is_changed = draft && draft->is_changed();
     const MutexLock lock(mutex_);
-    const bool is_lost = is_changed && node.standing == BucketNode::Standing::replaced;
+    const bool is_untold = std::exchange(node->is_conflict_untold, false);
+    const bool is_lost = is_untold || (is_changed && node->standing == BucketNode::Standing::replaced);
     return is_lost ? fail(ESTALE, "another host has put another object in its place") : Result<void>();
 }
 
-Result<void> PosixBucket::publish(const BucketNodePtr& node) {
+Result<void> PosixBucket::publish(const BucketNodePtr& node, bool is_synced) {
     for (;;) {
         auto path = path_of(*node);
-        if (!path) return publish_nameless(*node);
+        if (!path) return publish_nameless(node);
+        // Too much to be had here before it is acknowledged: the bucket makes the object out of what it has.
+        const auto draft = back_ ? draft_of(*node) : nullptr;
+        const bool is_through = draft && draft->bytes_elsewhere() > kMostBroughtHere;
+        if (is_through) {
+            if (auto waited = wait_for_all(); !waited) return waited;
+        }
         const PathLocks::Held held(locks_, {{*path, false}});
         const auto now = path_of(*node);
-        if (!now) return publish_nameless(*node);
+        if (!now) return publish_nameless(node);
         if (*now != *path) continue;  // renamed meanwhile
-        return publish_locked(node, *path);
+        return back_ && !is_through ? acknowledge(node, *path, is_synced) : publish_locked(node, *path);
     }
 }
 
@@ -256,8 +273,8 @@ void PosixBucket::closed(const BucketNodePtr& node, bool was_writing) {
         const PathLocks::Held held(locks_, {{*path, false}});
         if (const auto now = path_of(*node); !now || *now != *path) continue;
         // Mapped pages are written back after the last close.
-        if (auto done = publish_locked(node, *path); !done)
-            log::error("what was written to a file is lost: " + done.error().message);
+        auto done = back_ ? acknowledge(node, *path, false) : publish_locked(node, *path);
+        if (!done) log::error("what was written to a file is lost: " + done.error().message);
         keep_recent(node, *draft);
         return let_go(node);
     }
@@ -279,7 +296,7 @@ void PosixBucket::let_go(const BucketNodePtr& node) {
     --node->opens;
     const bool is_unlinked = node->standing == BucketNode::Standing::unlinked;
     if (is_unlinked && node->opens == 0) numbers_.give_back(node->inode);
-    const bool is_needed = node->writers != 0 || (is_unlinked && node->opens != 0);
+    const bool is_needed = node->writers != 0 || (is_unlinked && node->opens != 0) || node->pending;
     if (is_needed) return;
     given_up = std::move(node->draft);
     node->draft = nullptr;

@@ -57,17 +57,41 @@ Result<void> PosixBucket::rename(const PosixNode& from, const std::string& name,
     if (move.from == move.to) return {};
     move.from_place = place_of(move.from_directory->inode, name);
     move.to_place = place_of(move.to_directory->inode, new_name);
-    auto source = facts_at(*move.from_directory, name);
+    if (!back_) return move_now(move, flags, false);
+    constexpr int kAttempts = 8;
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+        Move here = move;
+        auto done = move_now(here, flags, true);
+        if (done || done.error().code != EINPROGRESS) return done;
+        // The bucket moves what it has, after all that was acknowledged before.
+        if (auto waited = wait_for_all(); !waited) return waited;
+    }
+    return fail(EBUSY, "the file is written to all the time");
+}
+
+/// `is_here_only`: EINPROGRESS where something that the bucket is still to get is in the way.
+Result<void> PosixBucket::move_now(Move& move, unsigned flags, bool is_here_only) {
+    auto source = facts_at(*move.from_directory, move.from_name);
     if (!source) return fail(std::move(source.error()));
     const bool is_tree = is_directory(*source);
     const PathLocks::Held held(locks_, {{move.from, is_tree}, {move.to, is_tree}});
-    auto target = facts_at(*move.to_directory, new_name, Asked::just_now);
+    auto target = facts_at(*move.to_directory, move.to_name, Asked::just_now);
     if (!target) return fail(std::move(target.error()));
     move.moved = std::move(*source);
     move.replaced = std::move(*target);
     if (auto good = check_move(move, flags); !good) return good;
     move.node = find(numbers_.number(move.from_place));
     if (move.replaced.is_there()) move.replaced_node = find(numbers_.number(move.to_place));
+    if (is_here_only) {
+        bool is_new = false;
+        if (move.node && !is_tree) {
+            const MutexLock lock(mutex_);
+            is_new = move.node->is_local() && !move.node->has_object;
+        }
+        if (is_new) return move_here(move);
+        if (!back_->is_empty())
+            return fail(EINPROGRESS, "changes made before are still to be brought to the bucket");
+    }
     return is_tree ? move_tree(move) : move_file(move);
 }
 

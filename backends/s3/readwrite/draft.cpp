@@ -40,12 +40,17 @@ void DraftTotals::give_part() {
 
 void DraftTotals::set_dirty(const void* draft, std::uint64_t bytes, Clock::time_point since) {
     const MutexLock lock(mutex_);
-    dirty_[draft] = {bytes, since};
+    auto& dirty = dirty_[draft];
+    dirty_bytes_ += bytes - dirty.bytes;
+    dirty = {bytes, since};
 }
 
 void DraftTotals::set_clean(const void* draft) {
     const MutexLock lock(mutex_);
-    dirty_.erase(draft);
+    const auto found = dirty_.find(draft);
+    if (found == dirty_.end()) return;
+    dirty_bytes_ -= found->second.bytes;
+    dirty_.erase(found);
 }
 
 void DraftTotals::add_error() {
@@ -91,6 +96,18 @@ Draft::Draft(BucketCalls& calls, DraftTotals& totals, std::shared_ptr<LocalCopy>
     dirty_since_ = DraftTotals::Clock::now();
     if (base_) path_ = base_->path;
     if (bytes_changed_) totals_.set_dirty(this, 0, dirty_since_);
+}
+
+Draft::Draft(BucketCalls& calls, DraftTotals& totals, std::shared_ptr<LocalCopy> copy, FileMetadata metadata,
+             std::uint64_t size)
+    : Draft(calls, totals, std::move(copy), std::move(metadata), std::nullopt) {
+    const MutexLock lock(mutex_);
+    size_ = size;
+    present_.add(0, size);
+    dirty_.add(0, size);
+    awaits_content_ = size == 0;
+    unpublished_ = size;
+    totals_.set_dirty(this, size, dirty_since_);
 }
 
 Draft::~Draft() {
@@ -187,6 +204,94 @@ void Draft::changed(std::uint64_t begin, std::uint64_t end) {
     parts_.erase(first, last);
 }
 
+Result<void> Draft::may_change() {
+    const MutexLock lock(mutex_);
+    return is_frozen_ ? fail(kFrozen, "it has been acknowledged as it is") : Result<void>();
+}
+
+Result<void> Draft::freeze() {
+    const Turn turn(*this);
+    if (auto got = fetch(0, UINT64_MAX); !got) return got;
+    wait_for_parts(0);
+    const MutexLock lock(mutex_);
+    if (broken_) return fail(*broken_);
+    is_frozen_ = true;
+    return {};
+}
+
+void Draft::unfreeze() {
+    const MutexLock lock(mutex_);
+    is_frozen_ = false;
+}
+
+bool Draft::is_frozen() {
+    const MutexLock lock(mutex_);
+    return is_frozen_;
+}
+
+std::uint64_t Draft::bytes_elsewhere() {
+    const MutexLock lock(mutex_);
+    std::uint64_t bytes = 0;
+    for (const auto& range : absent(0, size_)) bytes += range.end - range.begin;
+    return bytes;
+}
+
+// Nothing of the frozen one changes meanwhile, so that its turn, which whoever uploads it has, is not waited for.
+Result<std::shared_ptr<Draft>> Draft::go_on(std::shared_ptr<LocalCopy> copy, std::uint64_t at_most) {
+    FileMetadata metadata;
+    std::uint64_t size = 0;
+    {
+        const MutexLock lock(mutex_);
+        metadata = metadata_;
+        size = std::min(size_, at_most);
+    }
+    if (auto copied = copy_->copy_to(*copy, size); !copied) return fail(std::move(copied.error()));
+    auto next = std::make_shared<Draft>(calls_, totals_, std::move(copy), std::move(metadata), size);
+    {
+        const MutexLock lock(next->mutex_);
+        next->dirty_ = ByteRanges();
+    }
+    std::optional<Base> published;
+    {
+        const MutexLock lock(mutex_);
+        next_ = next;
+        if (!bytes_changed_) published = base_;
+    }
+    if (published) next->adopt_base(std::move(*published));
+    return next;
+}
+
+void Draft::hand_base_on() {
+    std::optional<Base> base;
+    std::shared_ptr<Draft> next;
+    {
+        const MutexLock lock(mutex_);
+        base = base_;
+        next = next_.lock();
+    }
+    if (base && next) next->adopt_base(std::move(*base));
+}
+
+void Draft::found_published(Base base) {
+    const Turn turn(*this);
+    drop_upload();
+    const MutexLock lock(mutex_);
+    path_ = base.path;
+    base_limit_ = size_;
+    base_ = std::move(base);
+    dirty_ = ByteRanges();
+    bytes_changed_ = metadata_changed_ = false;
+    unpublished_ = 0;
+    totals_.set_clean(this);
+}
+
+void Draft::adopt_base(Base base) {
+    const MutexLock lock(mutex_);
+    path_ = base.path;
+    base_limit_ = base.facts.size;
+    base_ = std::move(base);
+}
+
 Result<void> Draft::failed(Error error) {
     const MutexLock lock(mutex_);
     if (!broken_) broken_ = error;
@@ -198,6 +303,7 @@ Result<void> Draft::write(std::span<const std::byte> bytes, std::uint64_t offset
     if (end > PartSizes::kLargestObject || end < offset) return fail(EFBIG, "an object has 5 TiB at most");
     if (bytes.empty()) return {};
     const Turn turn(*this);
+    if (auto may = may_change(); !may) return may;
     // A part that is being read must not change under its checksum.
     wait_for_parts_of(offset, end);
     if (auto room = make_room(bytes.size()); !room) return failed(std::move(room.error()));
@@ -257,6 +363,7 @@ Result<std::size_t> Draft::read(std::span<std::byte> destination, std::uint64_t 
 Result<void> Draft::resize(std::uint64_t size) {
     if (size > PartSizes::kLargestObject) return fail(EFBIG, "an object has 5 TiB at most");
     const Turn turn(*this);
+    if (auto may = may_change(); !may) return may;
     std::uint64_t had = 0;
     {
         const MutexLock lock(mutex_);
@@ -281,6 +388,7 @@ Result<void> Draft::resize(std::uint64_t size) {
 
 Result<void> Draft::clear(std::uint64_t begin, std::uint64_t end) {
     const Turn turn(*this);
+    if (auto may = may_change(); !may) return may;
     wait_for_parts_of(begin, end);
     {
         const MutexLock lock(mutex_);

@@ -1,6 +1,8 @@
 // A file of a bucket that is being changed.
 #pragma once
 
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -28,11 +30,14 @@ class DraftTotals {
     void set_dirty(const void* draft, std::uint64_t bytes, Clock::time_point since) TIERFS_EXCLUDES(mutex_);
     void set_clean(const void* draft) TIERFS_EXCLUDES(mutex_);
     void add_error() TIERFS_EXCLUDES(mutex_);
+    /// Whether parts are sent while a file is written; set before the first draft is made.
+    bool sends_early = true;
     struct Sums {
         std::uint64_t dirty_bytes = 0, errors = 0;
         double oldest_s = 0;
     };
     Sums sums(Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] std::uint64_t dirty_bytes() const { return dirty_bytes_.load(std::memory_order_relaxed); }
 
   private:
     struct Dirty {
@@ -44,6 +49,7 @@ class DraftTotals {
     unsigned parts_ TIERFS_GUARDED_BY(mutex_) = 0;
     std::uint64_t errors_ TIERFS_GUARDED_BY(mutex_) = 0;
     std::map<const void*, Dirty> dirty_ TIERFS_GUARDED_BY(mutex_);
+    std::atomic<std::uint64_t> dirty_bytes_{0};  ///< of all of them
 };
 
 /// The bytes of a file from when it is opened for writing until nobody has it open so any more: in a local
@@ -62,8 +68,14 @@ class DraftTotals {
 ///
 /// A failed write to the local copy makes every later publish() fail: a file with a hole in it must not
 /// replace a good one. A failed publish() may be tried again.
+///
+/// One that is frozen has been acknowledged as it is, and its bytes never change again (kFrozen): who changes the
+/// file does so in one that goes on from it.
 class Draft {
   public:
+    /// The error of whoever would change one that is frozen: no system call of ours gives it.
+    static constexpr int kFrozen = ERESTART;
+
     /// The object that it changes.
     struct Base {
         std::string path;
@@ -72,6 +84,9 @@ class Draft {
     /// `base` null: a new file, which is there once it has been published.
     Draft(BucketCalls& calls, DraftTotals& totals, std::shared_ptr<LocalCopy> copy, FileMetadata metadata,
           std::optional<Base> base);
+    /// Of bytes that are all in `copy`, and that no object has yet.
+    Draft(BucketCalls& calls, DraftTotals& totals, std::shared_ptr<LocalCopy> copy, FileMetadata metadata,
+          std::uint64_t size);
     /// Gives up what was sent and not published.
     ~Draft();
     Draft(const Draft&) = delete;
@@ -100,6 +115,22 @@ class Draft {
     /// Whether nothing has been written since it was made or cut to nothing: closing one of several
     /// descriptors is no reason to put an empty object there.
     [[nodiscard]] bool awaits_content() TIERFS_EXCLUDES(mutex_);
+
+    /// Gets what is at the base alone, and lets nobody change a byte from then on.
+    Result<void> freeze() TIERFS_EXCLUDES(mutex_);
+    /// It has not been acknowledged after all.
+    void unfreeze() TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] bool is_frozen() TIERFS_EXCLUDES(mutex_);
+    /// How many bytes freeze() would get.
+    [[nodiscard]] std::uint64_t bytes_elsewhere() TIERFS_EXCLUDES(mutex_);
+    /// Of one that is frozen: another one with the same file, of which at most so many bytes are taken over.
+    Result<std::shared_ptr<Draft>> go_on(std::shared_ptr<LocalCopy> copy, std::uint64_t at_most)
+        TIERFS_EXCLUDES(mutex_);
+    /// Of one that has been published: the one that goes on from it gets the object as its base.
+    void hand_base_on() TIERFS_EXCLUDES(mutex_);
+    /// The object at the path is what is here: it was published by somebody who did not live to hear of it.
+    void found_published(Base base) TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] const std::shared_ptr<LocalCopy>& copy() const { return copy_; }
 
     /// All bytes of what was published last, if they are here and nothing has been changed since.
     std::optional<RecentCopy> whole_copy() TIERFS_EXCLUDES(mutex_);
@@ -135,6 +166,7 @@ class Draft {
     };
 
     // draft.cpp; all of what follows is called by who has the turn.
+    Result<void> may_change() TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] std::vector<ByteRange> absent(std::uint64_t begin, std::uint64_t end)
         TIERFS_REQUIRES(mutex_);
     Result<void> fetch(std::uint64_t begin, std::uint64_t end) TIERFS_EXCLUDES(mutex_);
@@ -142,6 +174,8 @@ class Draft {
     void changed(std::uint64_t begin, std::uint64_t end) TIERFS_REQUIRES(mutex_);
     Result<void> make_room(std::uint64_t bytes) TIERFS_EXCLUDES(mutex_);
     Result<void> failed(Error error) TIERFS_EXCLUDES(mutex_);
+
+    void adopt_base(Base base) TIERFS_EXCLUDES(mutex_);
 
     // draft_publish.cpp
     void send_what_is_complete(std::uint64_t begin, std::uint64_t end) TIERFS_EXCLUDES(mutex_);
@@ -183,6 +217,8 @@ class Draft {
     ByteRanges dirty_ TIERFS_GUARDED_BY(mutex_);    ///< changed since the base was made
     /// The base may go or has become another object: what is here is sent instead.
     bool sends_all_ TIERFS_GUARDED_BY(mutex_) = false;
+    bool is_frozen_ TIERFS_GUARDED_BY(mutex_) = false;
+    std::weak_ptr<Draft> next_ TIERFS_GUARDED_BY(mutex_);  ///< that goes on from it
     bool awaits_content_ TIERFS_GUARDED_BY(mutex_);
     bool bytes_changed_ TIERFS_GUARDED_BY(mutex_), metadata_changed_ TIERFS_GUARDED_BY(mutex_) = false;
     std::uint64_t unpublished_ TIERFS_GUARDED_BY(mutex_) = 0;  ///< bytes

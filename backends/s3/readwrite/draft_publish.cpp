@@ -20,7 +20,7 @@ void Draft::send_what_is_complete(std::uint64_t begin, std::uint64_t end) {
     std::string path;
     {
         const MutexLock lock(mutex_);
-        if (path_.empty() || broken_) return;
+        if (!totals_.sends_early || path_.empty() || broken_) return;
         // One that ended where this write begins was still the last then.
         for (auto number = PartSizes::number(begin == 0 ? 0 : begin - 1); number <= PartSizes::kMost;
              ++number) {

@@ -1,6 +1,8 @@
 #include "backends/s3/readwrite/local_copies.hpp"
 
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -54,6 +56,25 @@ Result<void> LocalCopy::punch(std::uint64_t begin, std::uint64_t end) {
                     static_cast<off_t>(end - begin)) != 0)
         return fail(system_error(errno, "giving back room of the local copy"));
     return {};
+}
+
+Result<void> LocalCopy::sync() {
+    if (TIERFS_FAULT_CALL("s3.copy.sync", ::fdatasync(file_.get())) != 0)
+        return fail(system_error(errno, "syncing the local copy"));
+    return {};
+}
+
+Result<void> LocalCopy::copy_to(LocalCopy& other, std::uint64_t size) const {
+    if (size != 0 && ::ioctl(other.file_.get(), FICLONE, file_.get()) == 0) return other.resize(size);
+    off_t from = 0, to = 0;
+    while (static_cast<std::uint64_t>(from) < size) {
+        const auto now = ::copy_file_range(file_.get(), &from, other.file_.get(), &to,
+                                           size - static_cast<std::uint64_t>(from), 0);
+        if (now < 0 && errno == EINTR) continue;
+        if (now < 0) return fail(system_error(errno, "copying the local copy"));
+        if (now == 0) break;
+    }
+    return other.resize(size);
 }
 
 std::uint64_t LocalCopy::allocated() const {

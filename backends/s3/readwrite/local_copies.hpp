@@ -1,6 +1,7 @@
 // Files of this machine that hold what is being written.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -13,11 +14,13 @@
 
 namespace tierfs::s3 {
 
-/// A file without a name: nothing is left of it when the process ends, however it ends. Sparse; what was
-/// never written reads as zeros. Thread-safe, but for one range at a time.
+/// A file of this machine. One of LocalCopies has no name: nothing is left of it when the process ends, however it
+/// ends. Sparse; what was never written reads as zeros. Thread-safe, but for one range at a time.
 class LocalCopy {
   public:
-    explicit LocalCopy(FileDescriptor file) : file_(std::move(file)) {}
+    /// `name`: in the journal's folder; empty: it has none.
+    explicit LocalCopy(FileDescriptor file, std::string name = {})
+        : file_(std::move(file)), name_(std::move(name)) {}
     /// ENOSPC, EDQUOT, EIO.
     Result<void> write(std::span<const std::byte> bytes, std::uint64_t offset);
     /// Beyond the end: zeros.
@@ -25,6 +28,14 @@ class LocalCopy {
     Result<void> resize(std::uint64_t size);
     /// Gives the room of a range back; it reads as zeros.
     Result<void> punch(std::uint64_t begin, std::uint64_t end);
+    /// Durable: fdatasync(2).
+    Result<void> sync();
+    /// Gives an empty copy the first `size` bytes of this one: shared on the disk where the file system can.
+    Result<void> copy_to(LocalCopy& other, std::uint64_t size) const;
+    [[nodiscard]] const std::string& name() const { return name_; }
+    /// Whether its name stays when nobody here has it any more: a record of the journal needs it.
+    void keep(bool is_kept) { is_kept_ = is_kept; }
+    [[nodiscard]] bool is_kept() const { return is_kept_; }
     /// What it takes on the disk, bytes.
     [[nodiscard]] std::uint64_t allocated() const;
     /// What the file system has left for others, bytes.
@@ -32,6 +43,8 @@ class LocalCopy {
 
   private:
     const FileDescriptor file_;
+    const std::string name_;
+    std::atomic<bool> is_kept_{false};
 };
 
 /// Makes them in one folder. Thread-safe.

@@ -18,29 +18,38 @@ constexpr std::uint64_t kBlock = 512;
 constexpr std::chrono::milliseconds kJustNow{2};
 
 /// Of a file with a draft: what is here, and the version as long as that is what the bucket has.
-Facts facts_of_draft(Draft& draft, const Facts& object) {
+Facts facts_of_draft(Draft& draft, const Facts& object, bool is_local) {
     Facts facts;
     facts.kind = Facts::Kind::file;
     facts.metadata = draft.metadata();
     facts.size = draft.size();
-    if (!draft.is_changed()) facts.version = object.version;
+    if (!is_local) facts.version = object.version;
     return facts;
 }
 
 }  // namespace
 
-PosixBucket::PosixBucket(BucketCalls calls, LocalCopies copies, const Rules& rules)
+PosixBucket::PosixBucket(BucketCalls calls, LocalCopies copies, const Rules& rules,
+                         std::unique_ptr<Journal> journal)
     : calls_(std::move(calls)),
       copies_(std::move(copies)),
       exclusive_(rules.exclusive),
       links_(rules.links),
-      claims_(rules.claims),
+      claims_(rules.claims && !journal),
       known_(rules.ttl),
       listings_(rules.memory_limit),
       root_(std::make_shared<BucketNode>(InodeNumbers::kRoot, S_IFDIR, 0)),
-      root_hold_(std::make_shared<HeldNode>(root_)) {
-    const MutexLock lock(mutex_);
-    nodes_.emplace(root_->inode, root_);
+      root_hold_(std::make_shared<HeldNode>(root_)),
+      journal_limit_(rules.journal_limit) {
+    {
+        const MutexLock lock(mutex_);
+        nodes_.emplace(root_->inode, root_);
+    }
+    if (!journal) return;
+    totals_.sends_early = false;
+    back_ = std::make_unique<WriteBack>(std::move(journal),
+                                        [this](const WriteBack::Entry& entry) { return bring(entry); });
+    recover();
 }
 
 Result<std::string> PosixBucket::path_locked(const BucketNode& node, bool also_replaced) {
@@ -114,7 +123,7 @@ BucketNodePtr PosixBucket::node_at(const BucketNodePtr& directory, const std::st
 
 /// Whether what was found at the name of a node is that node still.
 bool PosixBucket::is_of(const BucketNode& node, const Facts& facts) {
-    if (node.draft && node.draft->is_changed()) return true;  // it becomes what is made of it here
+    if (node.is_local()) return true;  // it becomes what is made of it here
     if (!facts.is_there() || (facts.metadata.mode & S_IFMT) != node.type) return false;
     if (S_ISDIR(node.type)) return true;
     const auto &known = node.facts.version, &now = facts.version;
@@ -137,8 +146,8 @@ std::optional<PosixBucket::Met> PosixBucket::met(Place place, const Facts& facts
     const bool is_object = facts.kind == Facts::Kind::file;
     const auto birth = node ? node->birth : is_object ? births_.at(place, facts.version) : 0;
     auto shown = facts;
-    if (node && node->draft && node->draft->is_changed()) {
-        shown = facts_of_draft(*node->draft, node->facts);
+    if (node && node->is_local()) {
+        shown = facts_of_draft(*node->draft, node->facts, true);
     } else if (node && is_object) {
         node->facts = facts;
         if (node->draft) node->draft->renew_metadata(facts.metadata);
@@ -204,12 +213,24 @@ std::shared_ptr<Draft> PosixBucket::draft_of(const BucketNode& node) {
     return node.draft;
 }
 
-Result<std::shared_ptr<Draft>> PosixBucket::draft_to_change(const BucketNode& node) {
-    const MutexLock lock(mutex_);
-    if (!node.draft) return fail(EBADF, "the file is not open for writing");
-    if (node.standing == BucketNode::Standing::replaced && !node.draft->is_changed())
-        return fail(ESTALE, "another host has replaced or removed the object since it was opened");
-    return node.draft;
+Result<std::shared_ptr<Draft>> PosixBucket::draft_to_change(const BucketNodePtr& node,
+                                                            std::uint64_t at_most) {
+    if (back_) {
+        if (auto room = wait_for_room(); !room) return fail(std::move(room.error()));
+    }
+    for (;;) {
+        std::shared_ptr<Draft> draft;
+        {
+            const MutexLock lock(mutex_);
+            draft = node->draft;
+            if (!draft) return fail(EBADF, "the file is not open for writing");
+            if (node->standing == BucketNode::Standing::replaced && !draft->is_changed())
+                return fail(ESTALE, "another host has replaced or removed the object since it was opened");
+            if (back_) node->changed_after = back_->last();
+        }
+        if (!draft->is_frozen()) return draft;
+        if (auto next = go_on(node, draft, at_most); !next || *next) return next;
+    }
 }
 
 Result<PosixBucket::Object> PosixBucket::object_of(const BucketNode& node) {
@@ -328,11 +349,12 @@ Result<Facts> PosixBucket::facts_at(const BucketNode& directory, const std::stri
         Facts object;
         {
             const MutexLock lock(mutex_);
-            draft = node->draft;
+            if (node->is_local()) draft = node->draft;
             object = node->facts;
         }
-        if (draft && draft->is_changed()) return facts_of_draft(*draft, object);
+        if (draft) return facts_of_draft(*draft, object, true);
     }
+    if (is_removed(*path)) return Facts();
     if (auto facts = asked == Asked::lately ? known_.get(place) : known_.get_younger(place, kJustNow))
         return std::move(*facts);
     const bool is_lately = asked == Asked::lately;
@@ -356,6 +378,7 @@ Result<Facts> PosixBucket::facts(const BucketNodePtr& node, Asked asked) {
         std::string name;
         std::shared_ptr<Draft> draft;
         Facts object;
+        bool is_local = false;
         {
             const MutexLock lock(mutex_);
             parent = node->parent;
@@ -365,9 +388,10 @@ Result<Facts> PosixBucket::facts(const BucketNodePtr& node, Asked asked) {
             const bool has_name = node->standing == Standing::named;
             if (!draft && !has_name && node->opens != 0) return object;
             if (!draft && !has_name) break;
-            if (has_name && draft && !draft->is_changed()) draft.reset();
+            is_local = node->is_local();
+            if (has_name && !is_local) draft.reset();
         }
-        if (draft) return facts_of_draft(*draft, object);
+        if (draft) return facts_of_draft(*draft, object, is_local);
         if (!parent) return root_facts();
         auto now = meet(*parent, name, asked);
         if (!now) return fail(std::move(now.error()));
@@ -375,8 +399,7 @@ Result<Facts> PosixBucket::facts(const BucketNodePtr& node, Asked asked) {
         const bool is_here =
             node->standing == Standing::named && node->parent == parent && node->name == name;
         if (is_here && !is_of(*node, now->facts)) break;
-        const bool is_changed = node->draft && node->draft->is_changed();
-        if (is_here && !is_changed) return std::move(now->facts);
+        if (is_here && !node->is_local()) return std::move(now->facts);
     }
     return fail(ESTALE, "the file is gone or another one has taken its place");
 }
@@ -485,6 +508,17 @@ PosixStats PosixBucket::stats() const {
     stats.dirty_bytes = sums.dirty_bytes;
     stats.oldest_dirty_s = sums.oldest_s;
     stats.hidden = hidden_.sums();
+    if (!back_) return stats;
+    const auto figures = back_->figures();
+    stats.queue.emplace();
+    stats.queue->entries = figures.entries;
+    stats.queue->bytes = figures.bytes;
+    stats.queue->running = figures.running;
+    stats.queue->conflicts = figures.conflicts;
+    stats.queue->done = figures.done;
+    stats.queue->done_to = figures.done_to;
+    stats.queue->oldest_s = figures.oldest_s;
+    stats.queue->error = figures.error;
     return stats;
 }
 

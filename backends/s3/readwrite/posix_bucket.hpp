@@ -15,6 +15,7 @@
 #include "backends/s3/readwrite/listing_memory.hpp"
 #include "backends/s3/readwrite/path_locks.hpp"
 #include "backends/s3/readwrite/recent_copies.hpp"
+#include "backends/s3/readwrite/write_back.hpp"
 
 namespace tierfs::s3 {
 
@@ -46,6 +47,15 @@ struct BucketNode {
     /// While it is open for writing, or kept for those who have it open. One that is changed is what this mount
     /// shows at the name; one that is not is the object, as long as the bucket has that.
     std::shared_ptr<Draft> draft;
+    // Of a write-back mount:
+    WriteBack::EntryPtr
+        pending;  ///< what was acknowledged last, until it is at the bucket; null: it is there
+    std::uint64_t changed_after = 0;  ///< WriteBack::last() when the draft was changed last
+    bool is_conflict_untold =
+        false;  ///< what was acknowledged has become another name's, and nobody has heard of it
+
+    /// Whether this mount shows what is here, not what the bucket has.
+    [[nodiscard]] bool is_local() const { return draft && (draft->is_changed() || pending); }
 };
 using BucketNodePtr = std::shared_ptr<BucketNode>;
 
@@ -53,6 +63,10 @@ using BucketNodePtr = std::shared_ptr<BucketNode>;
 /// object of that name (a marker), which holds its mode and owner, and one that loses its last name gets one,
 /// so that it stays. What is written is at the bucket when flush() or sync() has returned; until then a new
 /// file is seen by this mount alone.
+///
+/// With a journal (writes=back) flush() and sync() return when what was written stands there, and WriteBack brings it to
+/// the bucket later; so are removals, and renames of what is not there yet. All else asks the bucket, after what was
+/// acknowledged before.
 ///
 /// What was asked is believed for metadata.ttl; opening for writing asks anew. Renames copy, and those of
 /// directories are not atomic: names arrive before they leave, and an error leaves the old ones.
@@ -66,9 +80,18 @@ class PosixBucket final : public PosixOrigin {
         bool links = true;                                     ///< add_name makes a copy; else it is refused
         bool claims = true;                                    ///< create with O_EXCL makes an empty object
         std::uint64_t memory_limit = std::uint64_t{1} << 30U;  ///< bytes, of the process: see ListingMemory
+        std::uint64_t journal_limit = 0;                       ///< bytes; 0: what its file system has
     };
-    /// `copies`: where what is written is kept. The client and writer behind `calls` must outlive this.
-    PosixBucket(BucketCalls calls, LocalCopies copies, const Rules& rules);
+    /// `copies`: where what is written is kept. `journal`: of a write-back mount; else null. The client and writer behind
+    /// `calls` must outlive this.
+    PosixBucket(BucketCalls calls, LocalCopies copies, const Rules& rules,
+                std::unique_ptr<Journal> journal = nullptr);
+    ~PosixBucket() override { stop(); }
+    PosixBucket(const PosixBucket&) = delete;
+    PosixBucket& operator=(const PosixBucket&) = delete;
+    /// Uploads end with their next error after begin_stop(); stop() waits for them.
+    void begin_stop();
+    void stop();
 
     [[nodiscard]] PosixNodePtr root() override { return root_hold_; }
     Result<PosixAttributes> look_up(const PosixNode& directory, const std::string& name) override;
@@ -109,6 +132,7 @@ class PosixBucket final : public PosixOrigin {
     [[nodiscard]] bool answers_cheaply() const override { return false; }
     [[nodiscard]] bool holds_for_nothing() const override { return true; }
     [[nodiscard]] PosixStats stats() const override;
+    std::uint64_t hurry() override;
 
     // For the files and directories that it opens.
     [[nodiscard]] BucketCalls& calls() { return calls_; }
@@ -129,7 +153,10 @@ class PosixBucket final : public PosixOrigin {
     std::shared_ptr<Draft> draft_of(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
     /// The same for a change. ESTALE: it would be lost, since the name is another host's and nothing was changed
     /// here before.
-    Result<std::shared_ptr<Draft>> draft_to_change(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
+    /// `at_most`: so many of its bytes are needed.
+    Result<std::shared_ptr<Draft>> draft_to_change(const BucketNodePtr& node,
+                                                   std::uint64_t at_most = UINT64_MAX)
+        TIERFS_EXCLUDES(mutex_);
     /// The object whose bytes a file has, and where it is, or was. ESTALE: this mount has removed it.
     struct Object {
         std::string path;
@@ -141,7 +168,10 @@ class PosixBucket final : public PosixOrigin {
     /// See PosixFile::renew.
     Result<PosixFile::Renewal> renew_node(const BucketNodePtr& node, std::uint64_t asked)
         TIERFS_EXCLUDES(mutex_);
-    Result<void> publish(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
+    /// `is_synced`: by fsync(2).
+    Result<void> publish(const BucketNodePtr& node, bool is_synced) TIERFS_EXCLUDES(mutex_);
+    /// Whether a name is gone here that the bucket may still have.
+    bool is_removed(const std::string& path) { return back_ && back_->is_removed(path); }
     void closed(const BucketNodePtr& node, bool was_writing) TIERFS_EXCLUDES(mutex_);
     /// New files in a directory that nobody else sees yet.
     std::vector<std::string> unpublished_in(std::uint64_t directory) TIERFS_EXCLUDES(mutex_);
@@ -214,6 +244,8 @@ class PosixBucket final : public PosixOrigin {
         BucketNodePtr node, replaced_node;  ///< null: nobody holds it
     };
     static Result<void> check_move(const Move& move, unsigned flags);
+    Result<void> move_now(Move& move, unsigned flags, bool is_here_only);
+    Result<void> move_here(Move& move) TIERFS_EXCLUDES(mutex_);
     Result<void> move_file(Move& move);
     Result<void> move_tree(Move& move);
     Result<std::vector<std::pair<std::string, Facts>>> objects_below(const std::string& marker);
@@ -225,7 +257,7 @@ class PosixBucket final : public PosixOrigin {
 
     // bucket_open.cpp
     Result<std::shared_ptr<Draft>> make_draft(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
-    Result<void> publish_nameless(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
+    Result<void> publish_nameless(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
     Result<void> publish_locked(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
     void keep_recent(const BucketNodePtr& node, Draft& draft) TIERFS_EXCLUDES(mutex_);
     void let_go(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
@@ -233,11 +265,44 @@ class PosixBucket final : public PosixOrigin {
     PutOptions condition_for(const BucketNode& node, Draft& draft) TIERFS_EXCLUDES(mutex_);
     void tell_lost_update(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
 
+    // bucket_back.cpp, of a write-back mount
+    Result<std::shared_ptr<LocalCopy>> make_copy();
+    [[nodiscard]] bool is_full();
+    Result<void> wait_for_room();
+    Result<void> wait_for_all();
+    /// Before a name is made by the bucket: what is queued for it may be in the way.
+    Result<void> wait_for_path(const std::string& path);
+    Result<std::shared_ptr<Draft>> go_on(const BucketNodePtr& node, const std::shared_ptr<Draft>& frozen,
+                                         std::uint64_t at_most) TIERFS_EXCLUDES(mutex_);
+    Result<void> acknowledge(const BucketNodePtr& node, const std::string& path, bool is_synced)
+        TIERFS_EXCLUDES(mutex_);
+    Result<void> acknowledge_at(const BucketNodePtr& node, const std::shared_ptr<Draft>& draft,
+                                JournalRecord record, const WriteBack::EntryPtr& instead)
+        TIERFS_EXCLUDES(mutex_);
+    Result<void> remove_later(const BucketNodePtr& directory, const BucketNodePtr& node,
+                              const std::string& name, const std::string& path, const Facts& there)
+        TIERFS_EXCLUDES(mutex_);
+    /// Changes metadata that were acknowledged. EINPROGRESS: they are on their way to the bucket.
+    Result<void> amend(const BucketNodePtr& node, Draft& draft,
+                       const std::function<Result<void>(Draft&)>& change) TIERFS_EXCLUDES(mutex_);
+    WriteBack::Outcome bring(const WriteBack::Entry& entry);
+    WriteBack::Outcome bring_file(const WriteBack::Entry& entry);
+    WriteBack::Outcome bring_removal(const WriteBack::Entry& entry);
+    Result<Facts> put_as_expected(const WriteBack::Entry& entry);
+    WriteBack::Outcome keep_beside(const WriteBack::Entry& entry);
+    void brought(const WriteBack::Entry& entry, const Facts& facts) TIERFS_EXCLUDES(mutex_);
+    void refused(const WriteBack::Entry& entry) TIERFS_EXCLUDES(mutex_);
+    void recover() TIERFS_EXCLUDES(mutex_);
+    BucketNodePtr directory_at(const std::string& path) TIERFS_EXCLUDES(mutex_);
+    void recover_file(const BucketNodePtr& directory, const std::string& name, Journal::Found found)
+        TIERFS_EXCLUDES(mutex_);
+
     // bucket_attributes.cpp
     Result<void> change(const PosixNode& node, const Change& change);
     Result<void> change_root(const Change& change) TIERFS_EXCLUDES(mutex_);
     Result<void> change_directory(const BucketNodePtr& node, const Change& change);
-    Result<void> change_file(const BucketNodePtr& node, const Change& change);
+    Result<void> change_file(const BucketNodePtr& node, const Change& change) TIERFS_EXCLUDES(mutex_);
+    Result<void> change_file_now(const BucketNodePtr& node, const Change& change) TIERFS_EXCLUDES(mutex_);
 
     BucketCalls calls_;
     const LocalCopies copies_;
@@ -257,6 +322,8 @@ class PosixBucket final : public PosixOrigin {
     /// Those that have no object yet.
     std::unordered_map<std::uint64_t, std::weak_ptr<BucketNode>> fresh_ TIERFS_GUARDED_BY(mutex_);
     std::size_t sweep_at_ TIERFS_GUARDED_BY(mutex_) = 1024;
+    const std::uint64_t journal_limit_;
+    std::unique_ptr<WriteBack> back_;  ///< last: its threads use all else; null: writes=through
 };
 
 /// What PosixNode is here.

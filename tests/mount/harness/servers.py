@@ -75,8 +75,8 @@ class Shaped:
 
     def calm(self):
         """No delay, no limit, no faults; counters at zero."""
-        self.control(ttfb_ms=0, jitter_ms=0, rate_bps=0, fail_every=0, fail_next=0, tail_every=0, tail_ms=0, requests=0, get=0, head=0, list=0,
-                     put=0, delete=0, other=0, failed=0, tailed=0, bytes=0)
+        self.control(ttfb_ms=0, jitter_ms=0, rate_bps=0, fail_every=0, fail_next=0, fail_changes=0, tail_every=0, tail_ms=0, requests=0,
+                     get=0, head=0, list=0, put=0, delete=0, other=0, failed=0, tailed=0, bytes=0)
 
 
 class NginxS3(Shaped):

@@ -23,6 +23,7 @@ STATUS = {
     "reads": {"requests": int, "bytes": int, "errors": int,
               "by_tier": {"ram": int, "nvme": int, "shared": int, "origin": int}},
     "writes": {"requests": int, "bytes": int, "errors": int, "dirty_bytes": int, "oldest_dirty_s": NUMBER,
+               "queue": (dict, type(None)),
                "failures": int, "last_failure": str, "last_failure_age_s": NUMBER},
     "origin": {"requests": {"get": int, "head": int, "list": int, "put": int, "delete": int, "other": int},
                "bytes_read": int, "bytes_written": int, "retries": int, "throttled": int, "hedged": int, "hedges_won": int,

@@ -18,7 +18,7 @@ int stat(const char *, struct stat *);
 
 local M = {}
 local control = ngx.shared.control
-local settings = { "ttfb_ms", "jitter_ms", "rate_bps", "fail_every", "fail_next", "tail_every", "tail_ms" }
+local settings = { "ttfb_ms", "jitter_ms", "rate_bps", "fail_every", "fail_next", "fail_changes", "tail_every", "tail_ms" }
 local counters = { "requests", "get", "head", "list", "put", "delete", "other", "failed", "tailed", "bytes" }
 local generation = "generation"
 local beyond = "\255\255\255\255"  -- sorts after every key that starts with what stands before it
@@ -175,7 +175,10 @@ function M.list()
     ngx.print(table.concat(out))
 end
 
+local changing = { PUT = true, POST = true, DELETE = true }
+
 local function fault_is_due()
+    if (control:get("fail_changes") or 0) > 0 and changing[ngx.req.get_method()] then return true end
     local every = control:get("fail_every") or 0
     if every > 0 and (control:get("requests") or 0) % every == 0 then return true end
     if (control:get("fail_next") or 0) > 0 then

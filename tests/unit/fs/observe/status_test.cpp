@@ -54,6 +54,7 @@ TEST(Status, HasEveryPromisedMember) {
       "reads": {"requests": 0, "bytes": 0, "errors": 0,
                 "by_tier": {"ram": 0, "nvme": 0, "shared": 0, "origin": 0}},
       "writes": {"requests": 0, "bytes": 0, "errors": 0, "dirty_bytes": 0, "oldest_dirty_s": 0.0,
+                 "queue": null,
                  "failures": 0, "last_failure": "", "last_failure_age_s": 0.0},
       "origin": {"requests": {"get": 0, "head": 0, "list": 0, "put": 0, "delete": 0, "other": 0},
                  "bytes_read": 0, "bytes_written": 0, "retries": 0, "throttled": 0, "hedged": 0,

@@ -1,0 +1,492 @@
+// Write-back: what is acknowledged here and brought to the bucket later. See posix_bucket.hpp and write_back.hpp.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <ctime>
+#include <utility>
+
+#include "backends/origin/upload_name.hpp"
+#include "backends/s3/readwrite/posix_bucket.hpp"
+#include "config/base/log.hpp"
+#include "config/base/sync_point.hpp"
+#include "config/base/time.hpp"
+
+namespace tierfs::s3 {
+
+namespace {
+
+constexpr std::uint64_t kRoomOfOthers = std::uint64_t{64} << 20U;  // of the journal's file system
+constexpr std::size_t kMostOfName = 255;
+
+WriteBack::Outcome again(Error error) {
+    WriteBack::Outcome outcome;
+    outcome.kind = WriteBack::Outcome::Kind::again;
+    outcome.error = std::move(error);
+    return outcome;
+}
+
+WriteBack::Outcome as_done(std::string version) {
+    WriteBack::Outcome outcome;
+    outcome.version = std::move(version);
+    return outcome;
+}
+
+/// What the bucket answers where it has something else than was expected.
+bool is_refusal(const Error& error) {
+    return error.code == EEXIST || error.code == ESTALE;
+}
+
+bool is_as_expected(const Result<Facts>& now, const JournalRecord& record) {
+    if (!now) return now.error().code == ENOENT && record.expects == JournalRecord::Expects::nothing;
+    return record.expects == JournalRecord::Expects::anything ||
+           (record.expects == JournalRecord::Expects::version && now->version == record.version);
+}
+
+PutOptions condition_of(const JournalRecord& record) {
+    PutOptions condition;
+    condition.only_if_absent = record.expects == JournalRecord::Expects::nothing;
+    if (record.expects == JournalRecord::Expects::version) condition.only_if_version = record.version;
+    return condition;
+}
+
+/// NAME.conflict-HOST-TIME, with as much of the name as fits.
+std::string conflict_path(const std::string& path) {
+    std::array<char, 256> host{};
+    (void)::gethostname(host.data(), host.size() - 1);
+    const std::time_t now = std::time(nullptr);
+    struct tm utc {};
+    ::gmtime_r(&now, &utc);
+    std::array<char, 32> time{};
+    (void)std::strftime(time.data(), time.size(), "%Y%m%dT%H%M%SZ", &utc);
+    const auto ending = std::string(".conflict-") + host.data() + "-" + time.data();
+    auto [directory, name] = split_path(path);
+    if (name.size() + ending.size() > kMostOfName)
+        name.resize(kMostOfName - std::min(kMostOfName, ending.size()));
+    return (directory.empty() ? "" : directory + "/") + name + ending;
+}
+
+}  // namespace
+
+void PosixBucket::begin_stop() {
+    if (back_) back_->begin_stop();
+}
+
+void PosixBucket::stop() {
+    if (back_) back_->stop();
+}
+
+std::uint64_t PosixBucket::hurry() {
+    return back_ ? back_->hurry() : 0;
+}
+
+Result<std::shared_ptr<LocalCopy>> PosixBucket::make_copy() {
+    return back_ ? back_->journal().make() : copies_.make();
+}
+
+bool PosixBucket::is_full() {
+    if (journal_limit_ != 0 && totals_.dirty_bytes() >= journal_limit_) return true;
+    return back_->journal().free_space() < kRoomOfOthers;
+}
+
+/// Of the journal: what is brought to the bucket gives its room back.
+Result<void> PosixBucket::wait_for_room() {
+    const auto deadline = WriteBack::Clock::now() + calls_.deadline();
+    while (is_full()) {
+        back_->hurry();
+        if (back_->is_empty() || !back_->wait_for_any(deadline))
+            return fail(ENOSPC, "the journal " + back_->journal().folder() +
+                                    " is full, and the bucket did not take anything before origin.deadline");
+    }
+    return {};
+}
+
+Result<void> PosixBucket::wait_for_all() {
+    if (!back_) return {};
+    return back_->wait_for(back_->hurry(), WriteBack::Clock::now() + calls_.deadline());
+}
+
+Result<void> PosixBucket::wait_for_path(const std::string& path) {
+    const auto entry = back_ ? back_->at(path) : nullptr;
+    if (!entry) return {};
+    back_->hurry();
+    return back_->wait_for(entry, WriteBack::Clock::now() + calls_.deadline());
+}
+
+/// The draft in which a file is changed that has been acknowledged as it was; null: another one has come meanwhile.
+Result<std::shared_ptr<Draft>> PosixBucket::go_on(const BucketNodePtr& node,
+                                                  const std::shared_ptr<Draft>& frozen,
+                                                  std::uint64_t at_most) {
+    // No path begins so: of those who change the same file one comes after the other.
+    const PathLocks::Held held(locks_, {{"//change/" + std::to_string(node->inode), false}});
+    if (draft_of(*node) != frozen) return std::shared_ptr<Draft>();
+    auto copy = make_copy();
+    if (!copy) return fail(std::move(copy.error()));
+    auto next = frozen->go_on(std::move(*copy), at_most);
+    if (!next) return next;
+    const MutexLock lock(mutex_);
+    if (node->draft != frozen) return std::shared_ptr<Draft>();
+    node->draft = *next;
+    return next;
+}
+
+/// What is here becomes durable, and what the bucket gets next; the path must be locked.
+Result<void> PosixBucket::acknowledge(const BucketNodePtr& node, const std::string& path, bool is_synced) {
+    const auto draft = draft_of(*node);
+    if (!draft || !draft->is_changed()) return {};
+    WriteBack::EntryPtr pending;
+    JournalRecord record;
+    {
+        const MutexLock lock(mutex_);
+        pending = node->pending;
+        record.after = node->changed_after;
+        if (node->has_object) record.expects = JournalRecord::Expects::version;
+    }
+    if (draft->is_frozen()) {  // it stands there already
+        if (!is_synced || !pending || !back_->hold(pending)) return {};
+        Result<void> changed;
+        if (pending->record.is_light)
+            changed = back_->change(pending, [](JournalRecord& its) { its.is_light = false; });
+        back_->let_go(pending);
+        return changed;
+    }
+    if (record.expects == JournalRecord::Expects::version) {
+        record.version = draft->base_version();
+        if (record.version.empty()) record.expects = JournalRecord::Expects::anything;
+    }
+    record.path = path;
+    record.is_light = !is_synced && draft->size() <= PartSizes::kFirst;
+    // A version that nothing was acknowledged after need not be seen by anybody.
+    WriteBack::EntryPtr instead;
+    if (pending && back_->hold(pending)) {
+        if (back_->stands_alone(pending) && pending->record.path == path) {
+            instead = pending;
+            record.is_light = record.is_light && pending->record.is_light;
+        } else {
+            back_->let_go(pending);
+        }
+    }
+    auto done = acknowledge_at(node, draft, std::move(record), instead);
+    if (!done && instead) back_->let_go(instead);
+    return done;
+}
+
+Result<void> PosixBucket::acknowledge_at(const BucketNodePtr& node, const std::shared_ptr<Draft>& draft,
+                                         JournalRecord record, const WriteBack::EntryPtr& instead) {
+    const bool was_frozen = draft->is_frozen();
+    if (auto frozen = draft->freeze(); !frozen) return frozen;
+    record.metadata = draft->metadata();
+    record.size = draft->size();
+    record.bytes = draft->copy()->name();
+    WriteBack::Entry entry;
+    entry.record = std::move(record);
+    entry.draft = draft;
+    entry.node = node;
+    auto added = back_->add(std::move(entry), instead);
+    if (!added) {
+        if (!was_frozen) draft->unfreeze();
+        return fail(std::move(added.error()));
+    }
+    const MutexLock lock(mutex_);
+    // A quick thread may have brought it there by now.
+    if (draft->is_changed()) node->pending = std::move(*added);
+    return {};
+}
+
+Result<void> PosixBucket::amend(const BucketNodePtr& node, Draft& draft,
+                                const std::function<Result<void>(Draft&)>& change) {
+    WriteBack::EntryPtr pending;
+    {
+        const MutexLock lock(mutex_);
+        pending = node->pending;
+    }
+    if (!pending || !back_->hold(pending)) return fail(EINPROGRESS, "it is on its way to the bucket");
+    auto done = change(draft);
+    if (done)
+        done = back_->change(pending, [&](JournalRecord& record) { record.metadata = draft.metadata(); });
+    back_->let_go(pending);
+    return done;
+}
+
+/// A removal that the bucket hears of after all that was acknowledged before; the path is locked.
+Result<void> PosixBucket::remove_later(const BucketNodePtr& directory, const BucketNodePtr& node,
+                                       const std::string& name, const std::string& path, const Facts& there) {
+    const auto place = place_of(directory->inode, name);
+    keep_bytes(node);
+    WriteBack::EntryPtr pending;
+    bool has_object = true;
+    if (node) {
+        const MutexLock lock(mutex_);
+        pending = node->pending;
+        has_object = node->has_object;
+    }
+    bool was_never_there = false;
+    if (pending && back_->hold(pending)) {
+        was_never_there = back_->stands_alone(pending) && pending->record.path == path &&
+                          pending->record.expects == JournalRecord::Expects::nothing;
+        if (was_never_there) {
+            back_->withdraw(pending);
+            const MutexLock lock(mutex_);
+            node->pending = nullptr;
+        } else {
+            back_->let_go(pending);
+        }
+    }
+    if (!was_never_there && (has_object || back_->at(path))) {
+        WriteBack::Entry entry;
+        entry.record.kind = JournalRecord::Kind::remove;
+        entry.record.path = path;
+        entry.record.after = back_->last();
+        entry.record.expects = is_strong_etag(there.version) ? JournalRecord::Expects::version
+                                                             : JournalRecord::Expects::anything;
+        if (entry.record.expects == JournalRecord::Expects::version) entry.record.version = there.version;
+        entry.directory = directory;
+        if (auto added = back_->add(std::move(entry)); !added) return fail(std::move(added.error()));
+    }
+    recent_->forget(path);
+    unlinked(node, place, there);
+    return {};
+}
+
+/// A file that the bucket does not have yet has its new name at once; both paths are locked.
+Result<void> PosixBucket::move_here(Move& move) {
+    std::shared_ptr<Draft> draft;
+    WriteBack::EntryPtr pending;
+    {
+        const MutexLock lock(mutex_);
+        draft = move.node->draft;
+        pending = move.node->pending;
+    }
+    const auto in_the_way = [] { return fail(EINPROGRESS, "it is on its way to the bucket"); };
+    if (!draft) return in_the_way();
+    if (pending && !back_->hold(pending)) return in_the_way();
+    // What came before it at its old name would be left there.
+    const auto last = back_->at(move.from);
+    const bool is_first = back_->is_new(pending ? pending : last);
+    if (!is_first) {
+        if (pending) back_->let_go(pending);
+        return in_the_way();
+    }
+    keep_bytes(move.replaced_node);
+    JournalRecord record;
+    record.path = move.to;
+    record.after = back_->last();
+    if (move.replaced.is_there()) {
+        record.expects = is_strong_etag(move.replaced.version) ? JournalRecord::Expects::version
+                                                               : JournalRecord::Expects::anything;
+        if (record.expects == JournalRecord::Expects::version) record.version = move.replaced.version;
+    }
+    if (auto done = acknowledge_at(move.node, draft, std::move(record), pending); !done) {
+        if (pending) back_->let_go(pending);
+        return done;
+    }
+    TIERFS_SYNC_POINT("s3.back.renamed");
+    draft->set_path(move.to);
+    recent_->forget(move.to);
+    moved(move);
+    return {};
+}
+
+WriteBack::Outcome PosixBucket::bring(const WriteBack::Entry& entry) {
+    TIERFS_SYNC_POINT("s3.back.bringing");
+    return entry.record.kind == JournalRecord::Kind::put ? bring_file(entry) : bring_removal(entry);
+}
+
+/// Between two requests where the server does not know conditions.
+Result<Facts> PosixBucket::put_as_expected(const WriteBack::Entry& entry) {
+    const auto& record = entry.record;
+    auto facts = entry.draft->publish(record.path, condition_of(record));
+    if (facts || facts.error().code != EOPNOTSUPP) return facts;
+    const auto now = calls_.head(record.path);
+    if (!now && now.error().code != ENOENT) return fail(now.error());
+    if (!is_as_expected(now, record)) return fail(ESTALE, "another host has put another object there");
+    return entry.draft->publish(record.path, {});
+}
+
+WriteBack::Outcome PosixBucket::bring_file(const WriteBack::Entry& entry) {
+    const auto& record = entry.record;
+    auto facts = put_as_expected(entry);
+    if (!facts && is_refusal(facts.error())) {
+        // It may be what was put there by a request whose answer nobody heard, or by a daemon that died then.
+        auto there = calls_.head(record.path);
+        const bool is_ours =
+            there && there->size == record.size && there->metadata == entry.draft->metadata();
+        if (!there && there.error().code != ENOENT) return again(there.error());
+        if (!is_ours) return keep_beside(entry);
+        entry.draft->found_published({record.path, *there});
+        facts = std::move(there);
+    }
+    if (!facts) return again(facts.error());
+    brought(entry, *facts);
+    return as_done(is_strong_etag(facts->version) ? facts->version : "");
+}
+
+/// Another host's object stays where it is.
+WriteBack::Outcome PosixBucket::keep_beside(const WriteBack::Entry& entry) {
+    PutOptions condition;
+    condition.only_if_absent = true;
+    const auto path = conflict_path(entry.record.path);
+    auto kept = entry.draft->publish(path, condition);
+    if (!kept && kept.error().code == EOPNOTSUPP) kept = entry.draft->publish(path, {});
+    if (!kept) return again(kept.error());
+    log::error(entry.record.path +
+               ": another host has changed it since; its object stays, and what was written here is at " +
+               path);
+    refused(entry);
+    WriteBack::Outcome outcome;
+    outcome.kind = WriteBack::Outcome::Kind::conflict;
+    return outcome;
+}
+
+WriteBack::Outcome PosixBucket::bring_removal(const WriteBack::Entry& entry) {
+    const auto& record = entry.record;
+    if (record.expects == JournalRecord::Expects::nothing) return as_done("");
+    auto kept = keep_parent(entry.directory, record.path);
+    if (!kept && kept.error().code != ESTALE) return again(kept.error());
+    bool is_ours = true;
+    if (record.expects == JournalRecord::Expects::version) {
+        const auto removed = calls_.remove_version(record.path, record.version);
+        if (!removed && removed.error().code != ENOENT) return again(removed.error());
+        is_ours = !removed || *removed;
+    } else if (auto removed = calls_.remove(record.path); !removed) {
+        return again(removed.error());
+    }
+    const auto place = place_of(entry.directory->inode, split_path(record.path).name);
+    if (is_ours) {
+        known_.put(place, Facts());
+        return as_done("");
+    }
+    log::error(record.path + ": another host has changed it since it was removed here, and its object stays");
+    known_.drop(place);
+    WriteBack::Outcome outcome;
+    outcome.kind = WriteBack::Outcome::Kind::conflict;
+    return outcome;
+}
+
+/// The file is the object from now on, as far as nothing newer is here.
+void PosixBucket::brought(const WriteBack::Entry& entry, const Facts& facts) {
+    const auto& node = entry.node;
+    entry.draft->hand_base_on();
+    const PathLocks::Held held(locks_, {{entry.record.path, false}});
+    const auto path = path_of(*node);
+    if (path && *path == entry.record.path) {
+        put_own(node, facts);
+    } else {
+        const MutexLock lock(mutex_);
+        node->has_object = true;
+    }
+    std::optional<RecentCopy> copy;
+    std::shared_ptr<Draft> given_up;  // after the lock
+    {
+        const MutexLock lock(mutex_);
+        if (node->pending.get() == &entry) node->pending = nullptr;
+        if (node->draft != entry.draft) return;
+        const bool is_read = node->standing != BucketNode::Standing::named && node->opens != 0;
+        if (node->writers != 0 || is_read) {
+            node->draft->unfreeze();
+            return;
+        }
+        given_up = std::move(node->draft);
+        node->draft = nullptr;
+    }
+    if (path) copy = given_up->whole_copy();
+    if (copy) recent_->add(std::move(*copy));
+}
+
+/// The name leads to the other host's object from now on.
+void PosixBucket::refused(const WriteBack::Entry& entry) {
+    const auto& node = entry.node;
+    const PathLocks::Held held(locks_, {{entry.record.path, false}});
+    known_.drop(place(*node));
+    const auto path = path_of(*node);
+    if (path && *path == entry.record.path) replaced(node);
+    std::shared_ptr<Draft> given_up;  // after the lock
+    const MutexLock lock(mutex_);
+    node->is_conflict_untold = true;
+    fresh_.erase(node->inode);
+    if (node->pending.get() != &entry) return;
+    node->pending = nullptr;
+    if (node->opens != 0 || node->draft != entry.draft) return;
+    given_up = std::move(node->draft);
+    node->draft = nullptr;
+}
+
+/// A directory need not be at the bucket: what is in it is to be brought there.
+BucketNodePtr PosixBucket::directory_at(const std::string& path) {
+    auto at = root_;
+    std::size_t begin = 0;
+    while (begin < path.size()) {
+        const auto end = std::min(path.find('/', begin), path.size());
+        const auto name = path.substr(begin, end - begin);
+        begin = end + 1;
+        const auto inode = numbers_.number(place_of(at->inode, name));
+        const MutexLock lock(mutex_);
+        auto next = find_locked(inode);
+        if (!next || !S_ISDIR(next->type)) {
+            next = std::make_shared<BucketNode>(inode, S_IFDIR, 0);
+            next->parent = at;
+            next->name = name;
+            add_locked(next);
+        }
+        at = std::move(next);
+    }
+    return at;
+}
+
+void PosixBucket::recover_file(const BucketNodePtr& directory, const std::string& name,
+                               Journal::Found found) {
+    auto draft = std::make_shared<Draft>(calls_, totals_, std::move(found.copy), found.record.metadata,
+                                         found.record.size);
+    (void)draft->freeze();
+    BucketNodePtr node;
+    {
+        const MutexLock lock(mutex_);
+        node = find_locked(numbers_.number(place_of(directory->inode, name)));
+    }
+    if (!node || node->standing != BucketNode::Standing::named) {
+        node = new_file(directory, name, 0, nullptr);
+        const MutexLock lock(mutex_);
+        node->opens = node->writers = 0;
+        node->has_object = found.record.expects != JournalRecord::Expects::nothing;
+        add_locked(node);
+        if (!node->has_object) fresh_[node->inode] = node;
+    }
+    WriteBack::Entry entry;
+    entry.record = std::move(found.record);
+    entry.draft = draft;
+    entry.node = node;
+    {
+        const MutexLock lock(mutex_);
+        node->draft = draft;
+    }
+    auto pending = back_->add_found(std::move(entry));
+    const MutexLock lock(mutex_);
+    if (node->draft == draft && draft->is_changed()) node->pending = std::move(pending);
+}
+
+/// What an earlier daemon has acknowledged is here from the beginning.
+void PosixBucket::recover() {
+    auto found = back_->journal().take_found();
+    if (found.empty()) return;
+    log::info("the journal " + back_->journal().folder() + " holds " + std::to_string(found.size()) +
+              " changes that are still to be brought to the bucket");
+    for (auto& one : found) {
+        const auto [above, name] = split_path(one.record.path);
+        const auto directory = directory_at(above);
+        if (one.record.kind == JournalRecord::Kind::put) {
+            recover_file(directory, name, std::move(one));
+            continue;
+        }
+        const auto place = place_of(directory->inode, name);
+        const auto node = find(numbers_.number(place));
+        WriteBack::Entry entry;
+        entry.record = std::move(one.record);
+        entry.directory = directory;
+        (void)back_->add_found(std::move(entry));
+        unlinked(node, place, Facts());
+    }
+}
+
+}  // namespace tierfs::s3

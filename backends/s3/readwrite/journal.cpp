@@ -1,0 +1,292 @@
+#include "backends/s3/readwrite/journal.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "backends/http/request.hpp"
+#include "backends/s3/client/sigv4.hpp"
+#include "config/base/fault_point.hpp"
+#include "config/base/json_text.hpp"
+#include "config/base/log.hpp"
+#include "config/base/sync_point.hpp"
+
+namespace tierfs::s3 {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char *kRecord = ".record", *kBytes = ".bytes", *kDamaged = ".damaged", *kNew = ".new";
+constexpr std::size_t kLargestRecord = 64 << 10;
+
+std::string name_of(std::uint64_t number, const char* ending) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%016llu", static_cast<unsigned long long>(number));
+    return text.data() + std::string(ending);
+}
+
+std::optional<std::uint64_t> number_of(std::string_view name, std::string_view ending) {
+    if (!name.ends_with(ending)) return std::nullopt;
+    name.remove_suffix(ending.size());
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error != std::errc{} || end != name.data() + name.size()) return std::nullopt;
+    return number;
+}
+
+std::string folder_of(const std::string& identity) {
+    constexpr std::size_t kDigits = 16;
+    return sha256_hex(identity).substr(0, kDigits);
+}
+
+constexpr std::array<const char*, 3> kExpectations{"nothing", "version", "anything"};
+
+Result<std::string> read_all(int directory, const std::string& name) {
+    const FileDescriptor file(::openat(directory, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!file) return fail(system_error(errno, name));
+    std::string text(kLargestRecord, '\0');
+    const auto got = ::pread(file.get(), text.data(), text.size(), 0);
+    if (got < 0) return fail(system_error(errno, name));
+    text.resize(static_cast<std::size_t>(got));
+    return text;
+}
+
+}  // namespace
+
+std::string record_text(const JournalRecord& record) {
+    OrderedJson json;
+    json["sequence"] = record.sequence;
+    json["kind"] = record.kind == JournalRecord::Kind::put ? "put" : "remove";
+    put_text(json, "path", record.path);
+    json["expects"] = kExpectations.at(static_cast<std::size_t>(record.expects));
+    put_text(json, "version", record.version);
+    json["after"] = record.after;
+    json["light"] = record.is_light ? 1 : 0;
+    json["replaces"] = record.replaces;
+    if (record.kind == JournalRecord::Kind::remove) return json.dump() + "\n";
+    json["size"] = record.size;
+    put_text(json, "bytes", record.bytes);
+    put_text(json, "tags", record.metadata.tags);
+    auto headers = OrderedJson::array();
+    for (const auto& [name, value] : metadata_headers(record.metadata)) {
+        OrderedJson header;
+        put_text(header, "name", name == "Content-Type" ? "content-type" : name);
+        put_text(header, "value", value);
+        headers.push_back(std::move(header));
+    }
+    json["metadata"] = std::move(headers);
+    return json.dump() + "\n";
+}
+
+Result<JournalRecord> parse_record(const std::string& text) {
+    const auto json = OrderedJson::parse(text, nullptr, false);
+    if (!json.is_object()) return fail(EINVAL, "no JSON object");
+    Fields fields(json);
+    JournalRecord record;
+    record.sequence = fields.number("sequence");
+    const auto kind = fields.text("kind"), expects = fields.text("expects");
+    record.kind = kind == "put" ? JournalRecord::Kind::put : JournalRecord::Kind::remove;
+    record.path = fields.text("path");
+    const auto expected = std::find(kExpectations.begin(), kExpectations.end(), expects);
+    record.expects = static_cast<JournalRecord::Expects>(expected - kExpectations.begin());
+    record.version = fields.text("version");
+    record.after = fields.number("after");
+    record.is_light = fields.number("light", 1) == 1;
+    record.replaces = fields.number("replaces");
+    if (!fields.good()) return fail(EINVAL, fields.problem());
+    if ((kind != "put" && kind != "remove") || expected == kExpectations.end() || record.path.empty() ||
+        record.sequence == 0)
+        return fail(EINVAL, "a value is none that is written");
+    if (record.kind == JournalRecord::Kind::remove) return record;
+    record.size = fields.number("size");
+    record.bytes = fields.text("bytes");
+    const auto tags = fields.text("tags");
+    http::Response head;
+    for (const auto& header : fields.array("metadata")) {
+        if (!header.is_object()) return fail(EINVAL, "metadata is none");
+        Fields one(header);
+        auto name = one.text("name"), value = one.text("value");
+        if (!one.good()) return fail(EINVAL, one.problem());
+        head.headers.emplace_back(std::move(name), std::move(value));
+    }
+    if (!fields.good() || !number_of(record.bytes, kBytes)) return fail(EINVAL, "bytes or metadata are none");
+    record.metadata = metadata_of_head(head, {}, false);
+    record.metadata.tags = tags;
+    return record;
+}
+
+Result<std::unique_ptr<Journal>> Journal::open(const std::string& folder, const std::string& identity) {
+    const auto own = (fs::path(folder) / folder_of(identity)).string();
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (!error) ::chmod(folder.c_str(), 0700);
+    if (!error && ::mkdir(own.c_str(), 0700) != 0 && errno != EEXIST)
+        error.assign(errno, std::system_category());
+    if (error) return fail(system_error(error.value(), "journal.path " + own));
+    FileDescriptor directory(::open(own.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!directory) return fail(system_error(errno, "journal.path " + own));
+    FileDescriptor lock(::openat(directory.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (!lock) return fail(system_error(errno, "journal.path " + own + "/lock"));
+    if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+        return fail(errno == EWOULDBLOCK ? EBUSY : errno,
+                    "journal.path " + folder + " is in use by another writable mount of " + identity +
+                        ": unmount that one, or give this one a folder of its own");
+    const FileDescriptor source(
+        ::openat(directory.get(), "source", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (source) (void)write_all(source.get(), identity + "\n");
+    std::unique_ptr<Journal> journal(new Journal(own, std::move(directory), std::move(lock)));
+    if (auto looked = journal->look(); !looked) return fail(looked.error().within("journal.path " + own));
+    return journal;
+}
+
+Result<void> Journal::look() {
+    std::error_code error;
+    std::vector<std::string> records, others;
+    for (const auto& entry : fs::directory_iterator(folder_, error)) {
+        auto name = entry.path().filename().string();
+        (number_of(name, kRecord) ? records : others).push_back(std::move(name));
+    }
+    if (error) return fail(system_error(error.value(), folder_));
+    std::vector<std::uint64_t> replaced;
+    bool is_damaged = false;
+    for (const auto& name : records) {
+        last_found_ = std::max(last_found_, *number_of(name, kRecord));
+        auto found = find(name, replaced);
+        if (found) continue;
+        log::error("the journal's " + folder_ + "/" + name +
+                   " cannot be used, and is put aside: " + found.error().message);
+        const auto aside = name.substr(0, name.size() - std::string(kRecord).size()) + kDamaged;
+        if (::renameat(directory_.get(), name.c_str(), directory_.get(), aside.c_str()) != 0)
+            return fail(system_error(errno, name));
+        is_damaged = true;
+    }
+    for (const auto sequence : replaced) {
+        std::erase_if(found_, [&](const Found& one) { return one.record.sequence == sequence; });
+        done(sequence);
+    }
+    std::sort(found_.begin(), found_.end(), [](const Found& one, const Found& other) {
+        return one.record.sequence < other.record.sequence;
+    });
+    std::set<std::string> needed;
+    for (const auto& one : found_) needed.insert(one.record.bytes);
+    for (const auto& name : others) {
+        const auto number = number_of(name, kBytes);
+        if (number) made_ = std::max(made_.load(), *number);
+        // Of a damaged record nobody knows whose bytes they are.
+        const bool goes = name.ends_with(kNew) || (number && !is_damaged && !needed.contains(name));
+        if (goes) ::unlinkat(directory_.get(), name.c_str(), 0);
+    }
+    return {};
+}
+
+Result<void> Journal::find(const std::string& name, std::vector<std::uint64_t>& replaced) {
+    const auto text = read_all(directory_.get(), name);
+    if (!text) return fail(text.error());
+    auto record = parse_record(*text);
+    if (!record) return fail(record.error());
+    if (record->sequence != number_of(name, kRecord)) return fail(EINVAL, "its name is another record's");
+    if (record->replaces != 0) replaced.push_back(record->replaces);
+    Found found{std::move(*record), nullptr};
+    if (found.record.kind == JournalRecord::Kind::put) {
+        const auto& bytes = found.record.bytes;
+        FileDescriptor file(::openat(directory_.get(), bytes.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+        if (!file) return fail(system_error(errno, bytes));
+        struct stat there {};
+        if (::fstat(file.get(), &there) != 0) return fail(system_error(errno, bytes));
+        if (static_cast<std::uint64_t>(there.st_size) < found.record.size)
+            return fail(EIO, bytes + " is shorter than what was acknowledged");
+        found.copy = copy_of(std::move(file), bytes);
+    }
+    found_.push_back(std::move(found));
+    return {};
+}
+
+std::shared_ptr<LocalCopy> Journal::copy_of(FileDescriptor file, std::string name) {
+    // The descriptor is the copy's own: a pointer may outlive the journal.
+    auto folder = std::make_shared<FileDescriptor>(::fcntl(directory_.get(), F_DUPFD_CLOEXEC, 0));
+    return {new LocalCopy(std::move(file), std::move(name)), [folder](LocalCopy* copy) {
+                if (!copy->is_kept()) ::unlinkat(folder->get(), copy->name().c_str(), 0);
+                delete copy;
+            }};
+}
+
+std::uint64_t Journal::free_space() const {
+    struct statvfs found {};
+    return ::fstatvfs(directory_.get(), &found) == 0 ? found.f_bavail * found.f_frsize : 0;
+}
+
+Result<std::shared_ptr<LocalCopy>> Journal::make() {
+    const auto name = name_of(++made_, kBytes);
+    FileDescriptor file(TIERFS_FAULT_CALL(
+        "s3.journal.open",
+        ::openat(directory_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)));
+    if (!file) return fail(system_error(errno, "the journal's " + folder_ + "/" + name));
+    return copy_of(std::move(file), name);
+}
+
+Result<void> Journal::sync_folder() {
+    if (TIERFS_FAULT_CALL("s3.journal.sync", ::fsync(directory_.get())) != 0)
+        return fail(system_error(errno, "syncing the journal's " + folder_));
+    return {};
+}
+
+/// Under a name that nobody reads until it is complete.
+Result<void> Journal::write(const JournalRecord& record) {
+    const auto name = name_of(record.sequence, kRecord), made = name_of(record.sequence, kNew);
+    FileDescriptor file(TIERFS_FAULT_CALL(
+        "s3.journal.record",
+        ::openat(directory_.get(), made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)));
+    if (!file) return fail(system_error(errno, "the journal's " + folder_ + "/" + made));
+    auto written = write_all(file.get(), record_text(record));
+    if (written && TIERFS_FAULT_CALL("s3.journal.sync", ::fdatasync(file.get())) != 0)
+        written = fail(system_error(errno, "syncing a record"));
+    TIERFS_SYNC_POINT("s3.journal.recorded");
+    if (written && TIERFS_FAULT_CALL("s3.journal.rename", ::renameat(directory_.get(), made.c_str(),
+                                                                     directory_.get(), name.c_str())) != 0)
+        written = fail(system_error(errno, "naming a record"));
+    if (written) return sync_folder();
+    ::unlinkat(directory_.get(), made.c_str(), 0);
+    return fail(written.error().within("the journal's " + folder_));
+}
+
+Result<void> Journal::add(const JournalRecord& record, LocalCopy* copy) {
+    if (copy != nullptr) {
+        if (auto synced = copy->sync(); !synced) return synced;
+        copy->keep(true);
+    }
+    auto written = write(record);
+    if (!written) {
+        // It may be there all the same, when only the folder could not be synced.
+        ::unlinkat(directory_.get(), name_of(record.sequence, kRecord).c_str(), 0);
+        if (copy != nullptr) copy->keep(record.replaces != 0);
+        return written;
+    }
+    if (record.replaces != 0) done(record.replaces);
+    return {};
+}
+
+Result<void> Journal::change(const JournalRecord& record) {
+    return write(record);
+}
+
+void Journal::done(std::uint64_t sequence) {
+    const auto name = name_of(sequence, kRecord);
+    if (::unlinkat(directory_.get(), name.c_str(), 0) != 0 && errno != ENOENT)
+        log::error("the journal's " + folder_ + "/" + name +
+                   " cannot be removed, and what it says may be done once more: " +
+                   system_error(errno, "unlink").message);
+}
+
+}  // namespace tierfs::s3

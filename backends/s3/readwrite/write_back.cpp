@@ -1,0 +1,387 @@
+#include "backends/s3/readwrite/write_back.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "backends/s3/readwrite/draft.hpp"
+#include "config/base/log.hpp"
+#include "config/base/sync_point.hpp"
+
+namespace tierfs::s3 {
+
+namespace {
+
+constexpr std::chrono::milliseconds kFirstPause{1000}, kLongestPause{60000};
+constexpr unsigned kMostDoublings = 6;
+constexpr std::size_t kMostLooks = 1024;  // entries, for one that may be begun
+
+std::chrono::milliseconds pause_after(unsigned failures) {
+    return std::min(kLongestPause, kFirstPause * (1U << std::min(failures - 1, kMostDoublings)));
+}
+
+}  // namespace
+
+WriteBack::WriteBack(std::unique_ptr<Journal> journal, CarryOut carry_out)
+    : journal_(std::move(journal)), carry_out_(std::move(carry_out)), last_(journal_->last_found()) {}
+
+void WriteBack::begin_stop() {
+    const MutexLock lock(mutex_);
+    is_stopping_ = true;
+    changed_.notify_all();
+}
+
+void WriteBack::stop() {
+    begin_stop();
+    std::vector<std::thread> threads;
+    {
+        const MutexLock lock(mutex_);
+        threads.swap(threads_);
+    }
+    for (auto& thread : threads) thread.join();
+}
+
+WriteBack::Class WriteBack::class_of(const JournalRecord& record) {
+    if (record.kind == JournalRecord::Kind::remove) return removal;
+    return record.is_light ? light : heavy;
+}
+
+void WriteBack::insert(const EntryPtr& entry) {
+    const auto& record = entry->record;
+    entries_.emplace(record.sequence, entry);
+    by_class_.at(class_of(record)).insert(record.sequence);
+    bytes_ += record.size;
+    auto& last = by_path_[record.path];
+    if (!last || last->record.sequence < record.sequence) last = entry;
+}
+
+void WriteBack::erase(const EntryPtr& entry) {
+    const auto& record = entry->record;
+    if (entries_.erase(record.sequence) == 0) return;
+    entry->state = Entry::State::done;
+    by_class_.at(class_of(record)).erase(record.sequence);
+    bytes_ -= record.size;
+    const auto former = std::move(entry->former);
+    const auto last = by_path_.find(record.path);
+    if (last == by_path_.end() || last->second != entry) return;
+    // What came before it at its path, where it is withdrawn or replaced, is the last again.
+    if (former && former->state != Entry::State::done) {
+        last->second = former;
+    } else {
+        by_path_.erase(last);
+    }
+}
+
+void WriteBack::begin_thread() {
+    if (idle_ == 0 && threads_.size() < kMostAtOnce && !is_stopping_)
+        threads_.emplace_back([this] { run(); });
+}
+
+void WriteBack::take_over(JournalRecord& record, const Entry& former) {
+    record.expects = former.left;
+    record.version = former.left_version;
+}
+
+Result<WriteBack::EntryPtr> WriteBack::add(Entry made, const EntryPtr& instead) {
+    if (!instead) return add_now(std::move(made), nullptr);
+    const MutexLock one_at_a_time(changing_);
+    return add_now(std::move(made), instead);
+}
+
+Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, const EntryPtr& instead) {
+    const auto entry = std::make_shared<Entry>(std::move(made));
+    auto& record = entry->record;
+    entry->since = Clock::now();
+    entry->due = entry->since + kLinger;
+    {
+        const MutexLock lock(mutex_);
+        record.sequence = last_.fetch_add(1, std::memory_order_acq_rel) + 1;
+        record.replaces = 0;
+        if (instead) {
+            record.replaces = instead->record.sequence;
+            entry->since = instead->since;
+        }
+        if (instead && instead->record.path == record.path) {
+            record.expects = instead->record.expects;
+            record.version = instead->record.version;
+            entry->former = instead->former;
+        } else if (const auto last = by_path_.find(record.path); last != by_path_.end()) {
+            entry->former = last->second;
+        }
+    }
+    const auto copy = entry->draft ? entry->draft->copy() : nullptr;
+    TIERFS_SYNC_POINT("s3.back.adding");
+    if (auto added = journal_->add(record, copy.get()); !added) return fail(std::move(added.error()));
+    TIERFS_SYNC_POINT("s3.back.added");
+    MutexLock lock(mutex_);
+    // What was before it may have been done meanwhile.
+    while (entry->former && entry->former->is_left) {
+        take_over(record, *entry->former);
+        entry->former = nullptr;
+        lock.unlock();
+        auto changed = journal_->change(record);
+        lock.lock();
+        if (!changed) log::error("the journal cannot be written: " + changed.error().message);
+    }
+    if (instead) {
+        const auto before = instead->draft ? instead->draft->copy() : nullptr;
+        if (before && before != copy) before->keep(false);
+        erase(instead);
+    }
+    insert(entry);
+    begin_thread();
+    changed_.notify_all();
+    return entry;
+}
+
+WriteBack::EntryPtr WriteBack::add_found(Entry found) {
+    const auto entry = std::make_shared<Entry>(std::move(found));
+    entry->since = entry->due = Clock::now();
+    if (entry->draft) entry->draft->copy()->keep(true);
+    const MutexLock lock(mutex_);
+    if (const auto last = by_path_.find(entry->record.path); last != by_path_.end())
+        entry->former = last->second;
+    insert(entry);
+    begin_thread();
+    changed_.notify_all();
+    return entry;
+}
+
+bool WriteBack::hold(const EntryPtr& entry) {
+    const MutexLock lock(mutex_);
+    if (entry->state != Entry::State::queued) return false;
+    entry->state = Entry::State::held;
+    return true;
+}
+
+void WriteBack::let_go(const EntryPtr& entry) {
+    const MutexLock lock(mutex_);
+    if (entry->state == Entry::State::held) entry->state = Entry::State::queued;
+    changed_.notify_all();
+}
+
+void WriteBack::withdraw(const EntryPtr& entry) {
+    const MutexLock one_at_a_time(changing_);
+    journal_->done(entry->record.sequence);
+    if (entry->draft) entry->draft->copy()->keep(false);
+    const MutexLock lock(mutex_);
+    erase(entry);
+    changed_.notify_all();
+}
+
+bool WriteBack::stands_alone(const EntryPtr& entry) {
+    const MutexLock lock(mutex_);
+    const bool is_first = !entry->former || entry->former->state == Entry::State::done;
+    return is_first && entry->record.sequence == last_.load(std::memory_order_acquire);
+}
+
+bool WriteBack::is_new(const EntryPtr& entry) {
+    if (!entry || entry->record.kind == JournalRecord::Kind::remove) return true;
+    const MutexLock lock(mutex_);
+    const auto& former = entry->former;
+    const bool is_waited_for = former && former->state != Entry::State::done;
+    return is_waited_for ? former->record.kind == JournalRecord::Kind::remove
+                         : entry->record.expects == JournalRecord::Expects::nothing;
+}
+
+Result<void> WriteBack::change(const EntryPtr& entry, const std::function<void(JournalRecord&)>& change) {
+    const MutexLock one_at_a_time(changing_);
+    JournalRecord record;
+    {
+        const MutexLock lock(mutex_);
+        record = entry->record;
+    }
+    change(record);
+    if (auto changed = journal_->change(record); !changed) return changed;
+    const MutexLock lock(mutex_);
+    if (entry->state == Entry::State::done) return {};
+    by_class_.at(class_of(entry->record)).erase(record.sequence);
+    by_class_.at(class_of(record)).insert(record.sequence);
+    bytes_ += record.size - entry->record.size;
+    entry->record = std::move(record);
+    return {};
+}
+
+WriteBack::EntryPtr WriteBack::at(const std::string& path) {
+    const MutexLock lock(mutex_);
+    const auto found = by_path_.find(path);
+    return found == by_path_.end() ? nullptr : found->second;
+}
+
+bool WriteBack::is_removed(const std::string& path) {
+    const MutexLock lock(mutex_);
+    const auto found = by_path_.find(path);
+    return found != by_path_.end() && found->second->record.kind == JournalRecord::Kind::remove;
+}
+
+bool WriteBack::is_empty() {
+    const MutexLock lock(mutex_);
+    return entries_.empty();
+}
+
+std::uint64_t WriteBack::hurry() {
+    const MutexLock lock(mutex_);
+    const auto now = Clock::now();
+    for (const auto& [sequence, entry] : entries_) {
+        if (entry->failures == 0) entry->due = std::min(entry->due, now);
+    }
+    changed_.notify_all();
+    return last_.load(std::memory_order_acquire);
+}
+
+Result<void> WriteBack::stopped_or_done() const {
+    return is_stopping_ ? fail(ECANCELED, "the mount ends") : Result<void>();
+}
+
+Result<void> WriteBack::wait_for(std::uint64_t sequence, Clock::time_point deadline) {
+    MutexLock lock(mutex_);
+    while (!is_stopping_ && !entries_.empty() && entries_.begin()->first <= sequence) {
+        if (lock.wait_until(changed_, deadline) == std::cv_status::timeout && Clock::now() >= deadline)
+            return fail(ETIMEDOUT, std::to_string(entries_.size()) +
+                                       " changes made before are still to be brought to the bucket");
+    }
+    return stopped_or_done();
+}
+
+Result<void> WriteBack::wait_for(const EntryPtr& entry, Clock::time_point deadline) {
+    MutexLock lock(mutex_);
+    while (!is_stopping_ && entry->state != Entry::State::done) {
+        if (lock.wait_until(changed_, deadline) == std::cv_status::timeout && Clock::now() >= deadline)
+            return fail(ETIMEDOUT, entry->record.path + " is still to be brought to the bucket");
+    }
+    return stopped_or_done();
+}
+
+bool WriteBack::wait_for_any(Clock::time_point deadline) {
+    MutexLock lock(mutex_);
+    const auto before = done_;
+    while (!is_stopping_ && done_ == before && !entries_.empty()) {
+        if (lock.wait_until(changed_, deadline) == std::cv_status::timeout && Clock::now() >= deadline)
+            return false;
+    }
+    return !is_stopping_;
+}
+
+WriteBack::Figures WriteBack::figures(Clock::time_point now) {
+    const MutexLock lock(mutex_);
+    Figures figures;
+    figures.entries = entries_.size();
+    figures.bytes = bytes_;
+    figures.running = running_;
+    figures.conflicts = conflicts_;
+    figures.done = done_;
+    figures.done_to = entries_.empty() ? last_.load(std::memory_order_acquire) : entries_.begin()->first - 1;
+    for (const auto& [sequence, entry] : entries_) {
+        figures.oldest_s =
+            std::max(figures.oldest_s, std::chrono::duration<double>(now - entry->since).count());
+        if (figures.error.empty() && entry->failures != 0) figures.error = entry->error;
+    }
+    return figures;
+}
+
+bool WriteBack::may_begin(const Entry& entry) const {
+    if (entry.former && entry.former->state != Entry::State::done) return false;
+    const auto own = class_of(entry.record);
+    for (std::size_t other = 0; other < by_class_.size(); ++other) {
+        const auto& sequences = by_class_.at(other);
+        if ((other == own && own != heavy) || sequences.empty()) continue;
+        if (*sequences.begin() <= entry.record.after) return false;
+    }
+    return true;
+}
+
+/// The first that is due and need not wait for others. `wake`: when to look again, if nothing happens before.
+WriteBack::EntryPtr WriteBack::next(Clock::time_point now, Clock::time_point& wake) {
+    std::size_t looks = 0;
+    for (const auto& [sequence, entry] : entries_) {
+        if (++looks > kMostLooks) break;
+        if (entry->state != Entry::State::queued || !may_begin(*entry)) continue;
+        if (entry->due <= now) return entry;
+        wake = std::min(wake, entry->due);
+    }
+    return nullptr;
+}
+
+void WriteBack::run() {
+    MutexLock lock(mutex_);
+    while (!is_stopping_) {
+        auto wake = Clock::now() + kLongestPause;
+        auto entry = next(Clock::now(), wake);
+        if (!entry) {
+            ++idle_;
+            (void)lock.wait_until(changed_, wake);
+            --idle_;
+            continue;
+        }
+        entry->state = Entry::State::running;
+        ++running_;
+        begin_thread();  // for what else may be begun
+        lock.unlock();
+        auto outcome = carry_out_(*entry);
+        TIERFS_SYNC_POINT("s3.back.carried_out");
+        finish(entry, std::move(outcome));
+        lock.lock();
+    }
+}
+
+/// What comes next at its path must find there what this has left.
+void WriteBack::hand_on(const EntryPtr& entry, const Outcome& outcome) {
+    using Expects = JournalRecord::Expects;
+    const MutexLock one_at_a_time(changing_);
+    EntryPtr next;
+    JournalRecord record;
+    {
+        const MutexLock lock(mutex_);
+        entry->is_left = true;
+        // Another host's object stays, and refuses whatever comes next, too.
+        entry->left = entry->record.expects;
+        entry->left_version = entry->record.version;
+        if (outcome.kind == Outcome::Kind::done) {
+            const bool is_removed = entry->record.kind == JournalRecord::Kind::remove;
+            entry->left = is_removed                ? Expects::nothing
+                          : outcome.version.empty() ? Expects::anything
+                                                    : Expects::version;
+            entry->left_version = outcome.version;
+        }
+        for (auto at = entries_.upper_bound(entry->record.sequence); at != entries_.end(); ++at) {
+            if (at->second->former != entry) continue;
+            next = at->second;
+            break;
+        }
+        if (!next) return;
+        take_over(next->record, *entry);
+        record = next->record;
+    }
+    // It is not begun before its record says so, too.
+    if (auto changed = journal_->change(record); !changed)
+        log::error("the journal cannot be written: " + changed.error().message);
+    const MutexLock lock(mutex_);
+    next->former = nullptr;
+}
+
+void WriteBack::finish(const EntryPtr& entry, Outcome outcome) {
+    if (outcome.kind == Outcome::Kind::again) {
+        const MutexLock lock(mutex_);
+        --running_;
+        if (entry->failures++ == 0 || entry->error != outcome.error.message)
+            log::error(
+                entry->record.path +
+                " cannot be brought to the bucket yet, and is kept in the journal: " + outcome.error.message);
+        entry->error = std::move(outcome.error.message);
+        entry->due = Clock::now() + pause_after(entry->failures);
+        entry->state = Entry::State::queued;
+        changed_.notify_all();
+        return;
+    }
+    hand_on(entry, outcome);
+    journal_->done(entry->record.sequence);
+    if (entry->draft) entry->draft->copy()->keep(false);
+    const MutexLock lock(mutex_);
+    --running_;
+    ++done_;
+    conflicts_ += outcome.kind == Outcome::Kind::conflict ? 1 : 0;
+    erase(entry);
+    changed_.notify_all();
+}
+
+}  // namespace tierfs::s3

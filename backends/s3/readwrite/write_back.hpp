@@ -1,0 +1,161 @@
+// The queue of a write-back mount: what was acknowledged and is not at the bucket yet, in the order in which it gets there.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/s3/readwrite/journal.hpp"
+#include "config/base/mutex.hpp"
+
+namespace tierfs::s3 {
+
+class Draft;
+struct BucketNode;
+
+/// See above. Each entry stands in the journal before it is acknowledged, and until it has been done.
+///
+/// Order. An entry waits for all that had been acknowledged when the program changed its file last (`after`), and for
+/// what came before it at the same path. Two kinds do not wait for their like: small files that were closed without
+/// fsync(2) (light), and removals; so many go at a time. What cannot be done now is tried again, and what waits for it
+/// waits. An entry is not begun before it is kLinger old, so that what a program does to a file right after closing it
+/// (rename, times, modes, removal) costs the bucket nothing.
+///
+/// Thread-safe. What comes of entries of one path is told in their order.
+class WriteBack {
+  public:
+    using Clock = std::chrono::steady_clock;
+    static constexpr std::chrono::milliseconds kLinger{1000};
+    static constexpr unsigned kMostAtOnce = 16;
+
+    struct Entry {
+        JournalRecord record;              ///< the queue's; whoever carries it out or holds it may read it
+        std::shared_ptr<Draft> draft;      ///< of put; frozen
+        std::shared_ptr<BucketNode> node;  ///< of put
+        std::shared_ptr<BucketNode> directory;  ///< of remove: where the name was
+        Clock::time_point since;
+
+      private:
+        friend class WriteBack;
+        enum class State : std::uint8_t { queued, held, running, done } state = State::queued;
+        Clock::time_point due;
+        unsigned failures = 0;
+        std::string error = {};         ///< of the last one
+        std::shared_ptr<Entry> former;  ///< at the same path, until that is done
+        /// Once it has been done: what whatever comes next at its path finds there.
+        bool is_left = false;
+        JournalRecord::Expects left = JournalRecord::Expects::nothing;
+        std::string left_version = {};
+    };
+    using EntryPtr = std::shared_ptr<Entry>;
+
+    struct Outcome {
+        enum class Kind : std::uint8_t {
+            done,
+            conflict,  ///< another host's object is there, and stays
+            again      ///< it failed, and may be tried later
+        } kind = Kind::done;
+        std::string version = {};  ///< of put: what is there now; empty: nobody could tell
+        Error error = {};
+    };
+    using CarryOut = std::function<Outcome(const Entry&)>;
+
+    /// `carry_out` may block, and is called on as many threads as there is work for.
+    WriteBack(std::unique_ptr<Journal> journal, CarryOut carry_out);
+    ~WriteBack() { stop(); }
+    WriteBack(const WriteBack&) = delete;
+    WriteBack& operator=(const WriteBack&) = delete;
+
+    /// What is under way is given up at its next error; what is queued stays in the journal.
+    void begin_stop() TIERFS_EXCLUDES(mutex_);
+    void stop() TIERFS_EXCLUDES(mutex_);
+
+    [[nodiscard]] Journal& journal() { return *journal_; }
+    /// What a change that is made now may know of: see JournalRecord::after.
+    [[nodiscard]] std::uint64_t last() const { return last_.load(std::memory_order_acquire); }
+
+    /// Returns when it stands in the journal, also while the mount ends. The sequence is given to it here; `expects` counts where nothing of its path
+    /// is queued. `instead`: an entry that the caller holds, and that goes: where it has the same path, what it expected
+    /// is expected of the new one. For two entries of one path the caller sees to the order.
+    Result<EntryPtr> add(Entry entry, const EntryPtr& instead = nullptr) TIERFS_EXCLUDES(mutex_, changing_);
+    /// What the journal had when it was opened.
+    EntryPtr add_found(Entry entry) TIERFS_EXCLUDES(mutex_);
+
+    /// False: it has been begun, or done. Else it is not begun until it is let go, replaced or withdrawn.
+    bool hold(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_);
+    void let_go(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_);
+    /// Of one that is held: it is never done.
+    void withdraw(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_, changing_);
+    /// Whether nothing was acknowledged after it, and nothing at its path is queued before it.
+    [[nodiscard]] bool stands_alone(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_);
+    /// Whether there is nothing at its path before it, so that it leaves nothing there if it goes elsewhere: of null, and of
+    /// a removal, nothing ever is.
+    [[nodiscard]] bool is_new(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_);
+    /// Of one that is held: its record is changed, but for sequence and path, here and in the journal.
+    Result<void> change(const EntryPtr& entry, const std::function<void(JournalRecord&)>& change)
+        TIERFS_EXCLUDES(mutex_, changing_);
+
+    /// The last thing that is queued for a path; null: nothing.
+    EntryPtr at(const std::string& path) TIERFS_EXCLUDES(mutex_);
+    /// Whether a removal is.
+    bool is_removed(const std::string& path) TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] bool is_empty() TIERFS_EXCLUDES(mutex_);
+
+    /// Nothing lingers of what is queued now; returns the last sequence of it.
+    std::uint64_t hurry() TIERFS_EXCLUDES(mutex_);
+    /// Waits for all up to a sequence. ETIMEDOUT; ECANCELED: the mount ends.
+    Result<void> wait_for(std::uint64_t sequence, Clock::time_point deadline) TIERFS_EXCLUDES(mutex_);
+    Result<void> wait_for(const EntryPtr& entry, Clock::time_point deadline) TIERFS_EXCLUDES(mutex_);
+    /// Waits until something has been done. False: not until then.
+    bool wait_for_any(Clock::time_point deadline) TIERFS_EXCLUDES(mutex_);
+
+    struct Figures {
+        std::uint64_t entries = 0, bytes = 0, running = 0, conflicts = 0, done = 0;
+        std::uint64_t done_to = 0;  ///< all up to this sequence
+        double oldest_s = 0;
+        std::string error;  ///< of what is tried again; empty: all goes well
+    };
+    Figures figures(Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
+
+  private:
+    enum Class : std::size_t { heavy, light, removal, kClasses };
+    Result<EntryPtr> add_now(Entry entry, const EntryPtr& instead) TIERFS_EXCLUDES(mutex_);
+    static Class class_of(const JournalRecord& record);
+    void insert(const EntryPtr& entry) TIERFS_REQUIRES(mutex_);
+    void erase(const EntryPtr& entry) TIERFS_REQUIRES(mutex_);
+    [[nodiscard]] bool may_begin(const Entry& entry) const TIERFS_REQUIRES(mutex_);
+    EntryPtr next(Clock::time_point now, Clock::time_point& wake) TIERFS_REQUIRES(mutex_);
+    void run() TIERFS_EXCLUDES(mutex_, changing_);
+    void finish(const EntryPtr& entry, Outcome outcome) TIERFS_EXCLUDES(mutex_, changing_);
+    void hand_on(const EntryPtr& entry, const Outcome& outcome) TIERFS_EXCLUDES(mutex_, changing_);
+    static void take_over(JournalRecord& record, const Entry& former);
+    void begin_thread() TIERFS_REQUIRES(mutex_);
+    [[nodiscard]] Result<void> stopped_or_done() const TIERFS_REQUIRES(mutex_);
+
+    const std::unique_ptr<Journal> journal_;
+    const CarryOut carry_out_;
+    std::atomic<std::uint64_t> last_{0};
+
+    Mutex changing_;  ///< held while a record is written anew; before mutex_
+    Mutex mutex_;
+    std::condition_variable changed_;
+    bool is_stopping_ TIERFS_GUARDED_BY(mutex_) = false;
+    std::map<std::uint64_t, EntryPtr> entries_ TIERFS_GUARDED_BY(mutex_);
+    std::array<std::set<std::uint64_t>, kClasses> by_class_ TIERFS_GUARDED_BY(mutex_);
+    std::unordered_map<std::string, EntryPtr> by_path_ TIERFS_GUARDED_BY(mutex_);  ///< the last of each
+    std::uint64_t bytes_ TIERFS_GUARDED_BY(mutex_) = 0, done_ TIERFS_GUARDED_BY(mutex_) = 0,
+                         conflicts_ TIERFS_GUARDED_BY(mutex_) = 0;
+    unsigned running_ TIERFS_GUARDED_BY(mutex_) = 0, idle_ TIERFS_GUARDED_BY(mutex_) = 0;
+    std::vector<std::thread> threads_ TIERFS_GUARDED_BY(mutex_);
+};
+
+}  // namespace tierfs::s3
