@@ -33,6 +33,43 @@ std::vector<Key> make_table() {
         {"allow_other", Kind::flag, &S::allow_other,
          "Let other users than the one who mounts see the files."},
         {"allow_suid", Kind::flag, &S::allow_suid, "Honour set-user-ID bits and device files of the origin."},
+        {"writes",
+         Kind::choice,
+         &S::writes,
+         "Of buckets that are mounted writable. through: close and fsync return when what was written is at the bucket; "
+         "back: when it is in the journal of this node (journal.path), from where it is brought to the bucket later, in "
+         "order, also after a crash. Other nodes see it then; another host's change is never overwritten.",
+         0,
+         0,
+         false,
+         false,
+         {"through", "back"}},
+        {"writes.exclusive", Kind::flag, &S::writes_exclusive,
+         "Of buckets that are mounted writable: what another host has written since a file was opened for "
+         "writing here is not overwritten, and close or fsync fails (ESTALE; EEXIST of a new file). The "
+         "server "
+         "must know If-Match and If-None-Match on PUT."},
+        {"writes.claim", Kind::flag, &S::writes_claim,
+         "Of buckets that are mounted writable: who creates a file with O_EXCL makes an empty object at once, which "
+         "the server refuses where another host has made one, so that the open fails with EEXIST; false: close "
+         "does, which saves a request for each such file (cp, tar and rsync create theirs so). The server must "
+         "know If-None-Match on PUT."},
+        {"writes.link", Kind::flag, &S::writes_link,
+         "Of buckets that are mounted writable: link(2) makes a second object out of a file, where there is none of "
+         "that name; false: it is refused (EPERM)."},
+        {"writes.passthrough",
+         Kind::choice,
+         &S::writes_passthrough,
+         "Of directories that are mounted writable: the kernel itself writes files, and reads those that "
+         "have "
+         "just been written. auto: of ext4, XFS, Btrfs, F2FS and tmpfs, where the kernel gives it; true: of "
+         "any file system that the kernel gives it for, and also what is opened with O_APPEND or O_DIRECT; "
+         "false: each write is answered by the daemon.",
+         0,
+         0,
+         false,
+         false,
+         {"auto", "true", "false"}},
         {"profile",
          Kind::choice,
          &S::profile,
@@ -173,17 +210,6 @@ std::vector<Key> make_table() {
          false,
          false,
          {"auto", "true", "false"}},
-        {"writes",
-         Kind::choice,
-         &S::writes,
-         "Of buckets that are mounted writable. through: close and fsync return when what was written is at the bucket; "
-         "back: when it is in the journal of this node (journal.path), from where it is brought to the bucket later, in "
-         "order, also after a crash. Other nodes see it then; another host's change is never overwritten.",
-         0,
-         0,
-         false,
-         false,
-         {"through", "back"}},
         {"journal.path", Kind::path, &S::journal_path,
          "Folder of the journal of writes=back, on a file system of this node that keeps what was synced: one for all "
          "mounts will do. XFS and Btrfs share what a file and its next version have in common."},
@@ -191,32 +217,6 @@ std::vector<Key> make_table() {
          "So much of what is still to be brought to the bucket the journal holds; then writers wait, and get ENOSPC after "
          "origin.deadline; 0: what its file system has.",
          64 * kMiB, kLargestSize, true},
-        {"writes.exclusive", Kind::flag, &S::writes_exclusive,
-         "Of buckets that are mounted writable: what another host has written since a file was opened for "
-         "writing here is not overwritten, and close or fsync fails (ESTALE; EEXIST of a new file). The "
-         "server "
-         "must know If-Match and If-None-Match on PUT."},
-        {"writes.claim", Kind::flag, &S::writes_claim,
-         "Of buckets that are mounted writable: who creates a file with O_EXCL makes an empty object at once, which "
-         "the server refuses where another host has made one, so that the open fails with EEXIST; false: close "
-         "does, which saves a request for each such file (cp, tar and rsync create theirs so). The server must "
-         "know If-None-Match on PUT."},
-        {"writes.link", Kind::flag, &S::writes_link,
-         "Of buckets that are mounted writable: link(2) makes a second object out of a file, where there is none of "
-         "that name; false: it is refused (EPERM)."},
-        {"writes.passthrough",
-         Kind::choice,
-         &S::writes_passthrough,
-         "Of directories that are mounted writable: the kernel itself writes files, and reads those that "
-         "have "
-         "just been written. auto: of ext4, XFS, Btrfs, F2FS and tmpfs, where the kernel gives it; true: of "
-         "any file system that the kernel gives it for, and also what is opened with O_APPEND or O_DIRECT; "
-         "false: each write is answered by the daemon.",
-         0,
-         0,
-         false,
-         false,
-         {"auto", "true", "false"}},
         {"fill.shard", Kind::text, &S::fill_shard,
          "I/N: of the files in the order in which the cache is filled, this node reads those whose number, "
          "from 0 on, leaves I when divided by N; only these are fetched ahead of all reads, from the start. "

@@ -14,9 +14,11 @@ std::string default_text(const Key& key) {
     return key.automatic ? "auto" : settings::value_text(key, settings::defaults());
 }
 
+/// What is before the point, unless that is a key itself: YAML has one value for a name.
 std::string section_of(std::string_view name) {
     const auto dot = name.find('.');
-    return dot == std::string_view::npos ? std::string() : std::string(name.substr(0, dot));
+    if (dot == std::string_view::npos || settings::find(name.substr(0, dot)) != nullptr) return {};
+    return std::string(name.substr(0, dot));
 }
 
 /// As -o takes it: "memory.limit=SIZE", "allow_other".

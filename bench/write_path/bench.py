@@ -5,6 +5,7 @@ import itertools
 import os
 import pathlib
 import sys
+import time
 
 from lib.bench import Bench
 from lib.datasets import BUCKET
@@ -25,6 +26,7 @@ class WritePath(Bench):
         super().__init__(options)
         self.size = max(1, round(1024 * options.scale)) << 20
         self.names = itertools.count(1)
+        self.uploaded = []  # MB a second until the bucket has all that ranks_through_journal wrote
 
     def prepare(self, say):
         deadline = self.begin()
@@ -35,7 +37,7 @@ class WritePath(Bench):
         self.caches = self.disk("caches", 4 * self.size + GIB, deadline)
         if "directory" in self.options.only:
             self.files = self.disk("files", 4 * self.size + GIB, deadline)
-        if "bucket" in self.options.only:
+        if {"bucket", "back"} & set(self.options.only):
             say("starting Ceph RGW")
             # What is removed it gives back hours later.
             rounds = 3 * self.options.rounds + 2
@@ -77,6 +79,23 @@ class WritePath(Bench):
     def by_multipart(self, deadline):
         with self.key() as (_, key):
             return self.write(deadline, "multipart", self.server.endpoint, key)
+
+    def ranks_through_journal(self, deadline):
+        """Until the last rank has renamed its file; what the bucket gets later is waited for outside the clock."""
+        folder = self.fresh(self.caches)
+        settings = {**self.settings(), "writes": "back", "journal.path": folder / "journal"}
+        with self.tierfs(folder / "tierfs", deadline, settings, self.server) as mount:
+            seconds = self.write(deadline, "ranks", mount.mountpoint)
+            begun = time.monotonic()
+            run([self.options.tierfs, "flush", "--wait", mount.mountpoint], deadline)
+            self.uploaded.append((self.size / 1e6) / (time.monotonic() - begun + seconds))
+            for name in os.listdir(mount.mountpoint):
+                (mount.mountpoint / name).unlink()
+            run([self.options.tierfs, "flush", "--wait", mount.mountpoint], deadline)
+        return seconds
+
+    def ranks_onto_xfs(self, deadline):
+        return self.write(deadline, "ranks", self.fresh(self.caches))
 
     def onto_xfs(self, deadline):
         path = self.files.mountpoint / "native"

@@ -2,6 +2,8 @@
 
   file SOURCE PATH                      writes, fsync, close; the clock stops when close returns
   mount SOURCE PATH ENDPOINT KEY        the same on a mount of a bucket; the clock stops when a HEAD at ENDPOINT shows KEY whole
+  ranks SOURCE FOLDER                   RANKS processes, of which each writes its share into FOLDER: write, fsync, close, rename; the
+                                        clock stops when the last one is done
   multipart SOURCE ENDPOINT KEY         boto3's upload of a file in parallel parts, with its own settings; and the HEAD
 
 KEY is /BUCKET/NAME; ACCESS_KEY and SECRET_KEY stand in the environment. SOURCE is in memory before the clock starts.
@@ -18,6 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from lib.s3 import object_size  # noqa: E402  pylint: disable=wrong-import-position
 
 BLOCK = 1 << 20
+RANKS = 8
 
 
 def in_memory(source):
@@ -34,6 +37,23 @@ def write(content, path):
                 rest = rest[os.write(handle, rest):]
     os.fsync(handle)
     os.close(handle)
+
+
+def write_ranks(content, folder):
+    """In processes of their own, as the ranks of a job are."""
+    share = len(content) // RANKS
+    ranks = []
+    for rank in range(RANKS):
+        pid = os.fork()
+        if pid == 0:
+            path = f"{folder}/rank{rank}"
+            write(memoryview(content)[rank * share:(rank + 1) * share], path + ".tmp")
+            os.rename(path + ".tmp", path)
+            os._exit(0)  # pylint: disable=protected-access
+        ranks.append(pid)
+    for pid in ranks:
+        if os.waitpid(pid, 0)[1] != 0:
+            sys.exit("a rank failed")
 
 
 def server_at(endpoint):
@@ -64,6 +84,9 @@ def main(kind, source, *rest):
     if kind == "file":
         begun = time.monotonic()
         write(content, rest[0])
+    elif kind == "ranks":
+        begun = time.monotonic()
+        write_ranks(content, rest[0])
     elif kind == "mount":
         server = server_at(rest[1])
         begun = time.monotonic()

@@ -45,6 +45,13 @@ bool is_as_expected(const Result<Facts>& now, const JournalRecord& record) {
            (record.expects == JournalRecord::Expects::version && now->version == record.version);
 }
 
+/// An object of that version; empty or weak: nobody could tell it from another.
+void expect(JournalRecord& record, const std::string& version) {
+    const bool is_told = is_strong_etag(version);
+    record.expects = is_told ? JournalRecord::Expects::version : JournalRecord::Expects::anything;
+    if (is_told) record.version = version;
+}
+
 PutOptions condition_of(const JournalRecord& record) {
     PutOptions condition;
     condition.only_if_absent = record.expects == JournalRecord::Expects::nothing;
@@ -138,11 +145,12 @@ Result<void> PosixBucket::acknowledge(const BucketNodePtr& node, const std::stri
     if (!draft || !draft->is_changed()) return {};
     WriteBack::EntryPtr pending;
     JournalRecord record;
+    bool has_object = false;
     {
         const MutexLock lock(mutex_);
         pending = node->pending;
         record.after = node->changed_after;
-        if (node->has_object) record.expects = JournalRecord::Expects::version;
+        has_object = node->has_object;
     }
     if (draft->is_frozen()) {  // it stands there already
         if (!is_synced || !pending || !back_->hold(pending)) return {};
@@ -152,10 +160,7 @@ Result<void> PosixBucket::acknowledge(const BucketNodePtr& node, const std::stri
         back_->let_go(pending);
         return changed;
     }
-    if (record.expects == JournalRecord::Expects::version) {
-        record.version = draft->base_version();
-        if (record.version.empty()) record.expects = JournalRecord::Expects::anything;
-    }
+    if (has_object) expect(record, draft->base_version());
     record.path = path;
     record.is_light = !is_synced && draft->size() <= PartSizes::kFirst;
     // A version that nothing was acknowledged after need not be seen by anybody.
@@ -239,9 +244,9 @@ Result<void> PosixBucket::remove_later(const BucketNodePtr& directory, const Buc
         entry.record.kind = JournalRecord::Kind::remove;
         entry.record.path = path;
         entry.record.after = back_->last();
-        entry.record.expects = is_strong_etag(there.version) ? JournalRecord::Expects::version
-                                                             : JournalRecord::Expects::anything;
-        if (entry.record.expects == JournalRecord::Expects::version) entry.record.version = there.version;
+        // Of one that is being changed: what it was made of.
+        const auto draft = node ? draft_of(*node) : nullptr;
+        expect(entry.record, draft ? draft->base_version() : there.version);
         entry.directory = directory;
         if (auto added = back_->add(std::move(entry)); !added) return fail(std::move(added.error()));
     }
@@ -273,11 +278,7 @@ Result<void> PosixBucket::move_here(Move& move) {
     JournalRecord record;
     record.path = move.to;
     record.after = back_->last();
-    if (move.replaced.is_there()) {
-        record.expects = is_strong_etag(move.replaced.version) ? JournalRecord::Expects::version
-                                                               : JournalRecord::Expects::anything;
-        if (record.expects == JournalRecord::Expects::version) record.version = move.replaced.version;
-    }
+    if (move.replaced.is_there()) expect(record, move.replaced.version);
     if (auto done = acknowledge_at(move.node, draft, std::move(record), pending); !done) {
         if (pending) back_->let_go(pending);
         return done;

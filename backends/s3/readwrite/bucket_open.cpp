@@ -255,6 +255,10 @@ Result<void> PosixBucket::publish(const BucketNodePtr& node, bool is_synced) {
         const auto now = path_of(*node);
         if (!now) return publish_nameless(node);
         if (*now != *path) continue;  // renamed meanwhile
+        if (is_through) {
+            const MutexLock lock(mutex_);
+            if (node->pending) continue;  // synced by somebody else meanwhile
+        }
         return back_ && !is_through ? acknowledge(node, *path, is_synced) : publish_locked(node, *path);
     }
 }

@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <set>
 
@@ -127,6 +128,29 @@ Result<JournalRecord> parse_record(const std::string& text) {
     return record;
 }
 
+namespace {
+
+/// A source under another name, or one that is not mounted any more: nobody would bring that to its bucket.
+void tell_of_others(const std::string& folder, const std::string& own) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+        std::error_code none;
+        if (entry.path().string() == own || !entry.is_directory(none)) continue;
+        const auto records = std::count_if(
+            fs::directory_iterator(entry.path(), none), fs::directory_iterator(),
+            [](const fs::directory_entry& one) { return one.path().string().ends_with(kRecord); });
+        const FileDescriptor lock(::open((entry.path() / "lock").c_str(), O_RDWR | O_CLOEXEC));
+        if (records == 0 || !lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
+        std::string source;
+        std::getline(std::ifstream(entry.path() / "source"), source);
+        log::warning("the journal " + entry.path().string() + " holds " + std::to_string(records) +
+                     " changes of " + printable(source) +
+                     " that no mount is bringing to it: mount that writable, with this journal.path");
+    }
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Journal>> Journal::open(const std::string& folder, const std::string& identity) {
     const auto own = (fs::path(folder) / folder_of(identity)).string();
     std::error_code error;
@@ -147,6 +171,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& folder, const 
         ::openat(directory.get(), "source", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     if (source) (void)write_all(source.get(), identity + "\n");
     std::unique_ptr<Journal> journal(new Journal(own, std::move(directory), std::move(lock)));
+    tell_of_others(folder, own);
     if (auto looked = journal->look(); !looked) return fail(looked.error().within("journal.path " + own));
     return journal;
 }
@@ -208,6 +233,7 @@ Result<void> Journal::find(const std::string& name, std::vector<std::uint64_t>& 
         if (static_cast<std::uint64_t>(there.st_size) < found.record.size)
             return fail(EIO, bytes + " is shorter than what was acknowledged");
         found.copy = copy_of(std::move(file), bytes);
+        found.copy->keep(true);
     }
     found_.push_back(std::move(found));
     return {};

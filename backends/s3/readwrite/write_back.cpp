@@ -12,6 +12,7 @@ namespace tierfs::s3 {
 
 namespace {
 
+constexpr std::chrono::milliseconds kLongestLinger{10000};
 constexpr std::chrono::milliseconds kFirstPause{1000}, kLongestPause{60000};
 constexpr unsigned kMostDoublings = 6;
 constexpr std::size_t kMostLooks = 1024;  // entries, for one that may be begun
@@ -91,16 +92,15 @@ Result<WriteBack::EntryPtr> WriteBack::add(Entry made, const EntryPtr& instead) 
 Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, const EntryPtr& instead) {
     const auto entry = std::make_shared<Entry>(std::move(made));
     auto& record = entry->record;
-    entry->since = Clock::now();
-    entry->due = entry->since + kLinger;
+    const auto now = Clock::now();
+    // What is written all the time is brought there now and then.
+    entry->since = instead ? instead->since : now;
+    entry->due = std::min(now + kLinger, entry->since + kLongestLinger);
     {
         const MutexLock lock(mutex_);
         record.sequence = last_.fetch_add(1, std::memory_order_acq_rel) + 1;
-        record.replaces = 0;
-        if (instead) {
-            record.replaces = instead->record.sequence;
-            entry->since = instead->since;
-        }
+        by_class_.at(class_of(record)).insert(record.sequence);  // from now on others may know of it
+        record.replaces = instead ? instead->record.sequence : 0;
         if (instead && instead->record.path == record.path) {
             record.expects = instead->record.expects;
             record.version = instead->record.version;
@@ -111,9 +111,14 @@ Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, const EntryPtr& inste
     }
     const auto copy = entry->draft ? entry->draft->copy() : nullptr;
     TIERFS_SYNC_POINT("s3.back.adding");
-    if (auto added = journal_->add(record, copy.get()); !added) return fail(std::move(added.error()));
+    auto added = journal_->add(record, copy.get());
     TIERFS_SYNC_POINT("s3.back.added");
     MutexLock lock(mutex_);
+    if (!added) {
+        by_class_.at(class_of(record)).erase(record.sequence);
+        changed_.notify_all();
+        return fail(std::move(added.error()));
+    }
     // What was before it may have been done meanwhile.
     while (entry->former && entry->former->is_left) {
         take_over(record, *entry->former);

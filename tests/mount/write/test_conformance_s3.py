@@ -6,17 +6,19 @@ import re
 
 import pytest
 
-from harness import daemon
+from harness import daemon, processes
 from test_conformance import SEED, count, fsx, tree
 
 LACKS = ("link", "mkfifo", "exchange", "folder_times", "long_paths")  # keys have 1,024 bytes at most
 
 
-@pytest.fixture
-def show(rgw_bucket, mount):
-    """show(prefix, **options): the bucket, mounted writable."""
+@pytest.fixture(params=["through", "back"])
+def show(request, rgw_bucket, mount, folder):
+    """show(**options): the bucket, mounted writable."""
+    back = {"writes": "back", "journal.path": str(folder / "journal")} if request.param == "back" else {}
+
     def start(**options):
-        return mount(rgw_bucket.source(), rgw_bucket.options({"rw": None, "metadata.ttl": "1h", **options}),
+        return mount(rgw_bucket.source(), rgw_bucket.options({"rw": None, "metadata.ttl": "1h", **back, **options}),
                      env=rgw_bucket.env)
     return start
 
@@ -54,6 +56,7 @@ def test_tree_against_a_native_directory(show, folder):
         raise AssertionError("\n".join([f"seed {SEED}", *walker.last, str(problem)])) from problem
     finally:
         walker.close()
+    processes.check([daemon.BINARY, "flush", "--wait", m.path], timeout=120)
     m.umount()
     tree.Walker(show().path, oracle, SEED, LACKS).compare()
 

@@ -1,0 +1,234 @@
+#include "backends/s3/readwrite/write_back.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+#include <thread>
+
+#include "backends/s3/readwrite/draft.hpp"
+#include "tests/unit/fs/stage/copy/temporary_folder.hpp"
+
+namespace tierfs::s3 {
+namespace write_back_test {
+
+using stage::TemporaryFolder;
+
+using namespace std::chrono_literals;
+using Kind = WriteBack::Outcome::Kind;
+using Expects = JournalRecord::Expects;
+
+/// Entries without bytes: what is tested is when each is begun, and what it finds.
+WriteBack::Entry entry(const std::string& path, std::uint64_t after, bool is_light = false) {
+    WriteBack::Entry made;
+    made.record.path = path;
+    made.record.after = after;
+    made.record.is_light = is_light;
+    return made;
+}
+
+WriteBack::Entry removal(const std::string& path, std::uint64_t after) {
+    auto made = entry(path, after);
+    made.record.kind = JournalRecord::Kind::remove;
+    made.record.expects = Expects::anything;
+    return made;
+}
+
+class WriteBackTest : public testing::Test {
+  protected:
+    void begin(WriteBack::CarryOut carry_out) {
+        auto journal = Journal::open(folder_.path().string(), "source");
+        ASSERT_TRUE(journal);
+        back_ = std::make_unique<WriteBack>(std::move(*journal), std::move(carry_out));
+    }
+    /// Notes what is begun and in which state of the bucket.
+    WriteBack::CarryOut noting() {
+        return [this](const WriteBack::Entry& made) {
+            const MutexLock lock(mutex_);
+            begun_.push_back(made.record);
+            WriteBack::Outcome outcome;
+            outcome.version = "v" + std::to_string(made.record.sequence);
+            return outcome;
+        };
+    }
+    void drain() {
+        const auto done = back_->wait_for(back_->hurry(), WriteBack::Clock::now() + 30s);
+        ASSERT_TRUE(done) << done.error().message;
+    }
+
+    TemporaryFolder folder_;
+    Mutex mutex_;
+    std::vector<JournalRecord> begun_;
+    std::unique_ptr<WriteBack> back_;
+};
+
+TEST_F(WriteBackTest, NothingIsBegunBeforeItsTime) {
+    begin(noting());
+    const auto before = WriteBack::Clock::now();
+    ASSERT_TRUE(back_->add(entry("a", 0)));
+    ASSERT_TRUE(back_->wait_for(back_->last(), before + 30s));
+    EXPECT_GE(WriteBack::Clock::now() - before, WriteBack::kLinger);
+}
+
+TEST_F(WriteBackTest, WhatComesNextAtAPathExpectsWhatWasLeftThere) {
+    begin(noting());
+    auto first = entry("a", 0);
+    first.record.expects = Expects::version;
+    first.record.version = "theirs";
+    ASSERT_TRUE(back_->add(std::move(first)));
+    ASSERT_TRUE(back_->add(entry("a", 1)));
+    ASSERT_TRUE(back_->add(removal("a", 2)));
+    ASSERT_TRUE(back_->add(entry("a", 3)));
+    EXPECT_FALSE(back_->is_removed("a"));
+    drain();
+    ASSERT_EQ(begun_.size(), 4U);
+    EXPECT_EQ(begun_[0].version, "theirs");
+    EXPECT_EQ(begun_[1].expects, Expects::version);
+    EXPECT_EQ(begun_[1].version, "v1");
+    EXPECT_EQ(begun_[2].version, "v2");
+    EXPECT_EQ(begun_[3].expects, Expects::nothing);
+    EXPECT_EQ(back_->at("a"), nullptr);
+}
+
+TEST_F(WriteBackTest, AConflictIsOneForAllThatFollowsAtItsPath) {
+    begin([this](const WriteBack::Entry& made) {
+        const MutexLock lock(mutex_);
+        begun_.push_back(made.record);
+        WriteBack::Outcome outcome;
+        outcome.kind = Kind::conflict;
+        return outcome;
+    });
+    ASSERT_TRUE(back_->add(entry("a", 0)));
+    ASSERT_TRUE(back_->add(entry("a", 1)));
+    drain();
+    ASSERT_EQ(begun_.size(), 2U);
+    EXPECT_EQ(begun_[1].expects, Expects::nothing);
+    EXPECT_EQ(back_->figures().conflicts, 2U);
+}
+
+TEST_F(WriteBackTest, OneThatIsHeldIsNotBegun) {
+    begin(noting());
+    const auto held = *back_->add(entry("a", 0));
+    ASSERT_TRUE(back_->hold(held));
+    EXPECT_FALSE(back_->hold(held));
+    back_->hurry();
+    EXPECT_EQ(back_->wait_for(held, WriteBack::Clock::now() + 50ms).error().code, ETIMEDOUT);
+    EXPECT_TRUE(back_->stands_alone(held));
+    const auto renamed = *back_->add(entry("b", 1), held);
+    EXPECT_EQ(renamed->record.replaces, 1U);
+    EXPECT_EQ(back_->at("a"), nullptr);
+    drain();
+    ASSERT_EQ(begun_.size(), 1U);
+    EXPECT_EQ(begun_[0].path, "b");
+    EXPECT_FALSE(back_->hold(renamed));
+}
+
+TEST_F(WriteBackTest, OneThatIsWithdrawnIsNeverDone) {
+    begin(noting());
+    const auto old = *back_->add(removal("a", 0));
+    const auto made = *back_->add(entry("a", 1));
+    ASSERT_TRUE(back_->hold(made));
+    EXPECT_FALSE(back_->stands_alone(made));
+    EXPECT_TRUE(back_->is_new(made));
+    back_->withdraw(made);
+    EXPECT_TRUE(back_->is_removed("a"));
+    drain();
+    ASSERT_EQ(begun_.size(), 1U);
+    EXPECT_EQ(begun_[0].sequence, old->record.sequence);
+}
+
+TEST_F(WriteBackTest, WhatFailsIsTriedAgainAndHoldsUpWhatComesAfterIt) {
+    std::atomic<int> failures{1};
+    begin([&](const WriteBack::Entry& made) {
+        const MutexLock lock(mutex_);
+        begun_.push_back(made.record);
+        WriteBack::Outcome outcome;
+        if (made.record.path == "a" && failures-- > 0) {
+            outcome.kind = Kind::again;
+            outcome.error = Error{EIO, "the server is away"};
+        }
+        return outcome;
+    });
+    ASSERT_TRUE(back_->add(entry("a", 0)));
+    ASSERT_TRUE(back_->add(entry("b", 1)));
+    back_->hurry();
+    while (back_->figures().error.empty()) std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(back_->figures().error, "the server is away");
+    EXPECT_EQ(back_->figures().entries, 2U);
+    drain();
+    ASSERT_EQ(begun_.size(), 3U);
+    EXPECT_EQ(begun_[2].path, "b");
+}
+
+TEST_F(WriteBackTest, WhatWasQueuedIsFoundByTheNext) {
+    begin(noting());
+    const auto held = *back_->add(removal("a", 0));
+    ASSERT_TRUE(back_->hold(held));
+    back_.reset();
+    begin(noting());
+    auto found = back_->journal().take_found();
+    ASSERT_EQ(found.size(), 1U);
+    WriteBack::Entry again;
+    again.record = found[0].record;
+    (void)back_->add_found(std::move(again));
+    EXPECT_EQ(back_->last(), 1U);
+    EXPECT_EQ((*back_->add(entry("b", 1)))->record.sequence, 2U);
+    drain();
+    EXPECT_EQ(begun_.size(), 2U);
+}
+
+/// Many entries from many threads: nothing is begun before what it may know of has been done, but for its like.
+TEST_F(WriteBackTest, Model) {
+    struct Begun {
+        JournalRecord record;
+        std::vector<std::uint64_t> done_before;
+    };
+    std::vector<Begun> log;
+    std::vector<std::uint64_t> done;
+    begin([&](const WriteBack::Entry& made) {
+        {
+            const MutexLock lock(mutex_);
+            log.push_back({made.record, done});
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(made.record.sequence * 37 % 900));
+        const MutexLock lock(mutex_);
+        done.push_back(made.record.sequence);
+        return WriteBack::Outcome{};
+    });
+    constexpr int kThreads = 4, kEach = 150;
+    std::vector<std::thread> threads;
+    for (int number = 0; number < kThreads; ++number) {
+        threads.emplace_back([&, number] {
+            std::mt19937 chance(static_cast<unsigned>(number));
+            for (int i = 0; i < kEach; ++i) {
+                const auto path = "path" + std::to_string(chance() % 40) + "-" + std::to_string(number);
+                const auto after = back_->last();
+                auto made = chance() % 4 == 0 ? removal(path, after) : entry(path, after, chance() % 2 == 0);
+                ASSERT_TRUE(back_->add(std::move(made)));
+                if (chance() % 8 == 0) back_->hurry();
+            }
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    drain();
+    ASSERT_EQ(log.size(), static_cast<std::size_t>(kThreads * kEach));
+    std::map<std::uint64_t, JournalRecord> records;
+    for (const auto& one : log) records[one.record.sequence] = one.record;
+    for (const auto& one : log) {
+        const std::set<std::uint64_t> before(one.done_before.begin(), one.done_before.end());
+        for (const auto& [sequence, other] : records) {
+            if (sequence >= one.record.sequence) break;
+            const bool are_alike = other.kind == one.record.kind && other.is_light == one.record.is_light &&
+                                   (one.record.is_light || one.record.kind == JournalRecord::Kind::remove);
+            const bool must = other.path == one.record.path || (sequence <= one.record.after && !are_alike);
+            ASSERT_TRUE(!must || before.contains(sequence))
+                << one.record.sequence << " was begun before " << sequence;
+        }
+    }
+    EXPECT_TRUE(back_->is_empty());
+    EXPECT_EQ(back_->figures().done_to, back_->last());
+}
+
+}  // namespace write_back_test
+}  // namespace tierfs::s3
