@@ -169,6 +169,15 @@ Result<std::string> PosixTree::read_link(const PosixNode& node) {
     return std::string(target.data(), static_cast<std::size_t>(length));
 }
 
+namespace {
+
+FileDescriptor hold_open(int file) {
+    return within_limit(
+        FileDescriptor(::open(("/proc/self/fd/" + std::to_string(file)).c_str(), O_PATH | O_CLOEXEC)));
+}
+
+}  // namespace
+
 Result<PosixCreated> PosixTree::create(const PosixNode& directory, const std::string& name, int flags,
                                        mode_t mode, const Caller& caller) {
     ++counters_->others;
@@ -193,7 +202,10 @@ Result<PosixCreated> PosixTree::create(const PosixNode& directory, const std::st
     }
     auto attributes = posix_attributes(file.get(), {});
     if (!attributes) return fail(std::move(attributes.error()));
-    return PosixCreated{make_posix_file(std::move(file), counters_), std::move(*attributes)};
+    auto node = hold_open(file.get());
+    if (!node) return fail(system_error(errno, "holding a file"));
+    return PosixCreated{make_posix_file(std::move(file), counters_), std::move(*attributes),
+                        std::make_shared<const Held>(std::move(node))};
 }
 
 Result<PosixCreated> PosixTree::make_nameless(const PosixNode& directory, int flags, mode_t mode,
@@ -225,8 +237,7 @@ Result<PosixCreated> PosixTree::make_nameless(const PosixNode& directory, int fl
     const bool is_hidden = hidden != nullptr;
     auto attributes = is_hidden ? attributes_of_nameless(file.get()) : posix_attributes(file.get(), {});
     if (!attributes) return fail(std::move(attributes.error()));
-    auto node = within_limit(
-        FileDescriptor(::open(("/proc/self/fd/" + std::to_string(file.get())).c_str(), O_PATH | O_CLOEXEC)));
+    auto node = hold_open(file.get());
     if (!node) return fail(system_error(errno, "holding a file without a name"));
     return PosixCreated{make_posix_file(std::move(file), counters_, is_hidden), std::move(*attributes),
                         std::make_shared<const Held>(std::move(node), std::move(hidden))};

@@ -184,7 +184,7 @@ Result<PosixNodePtr> PosixExport::hold(const PosixNode& directory, const std::st
     if (!parent) return fail(parent.error());
     auto found = find(*parent, name);
     if (!found) return fail(std::move(found.error()));
-    return std::make_shared<const Node>(std::move(found->handle));
+    return node_of(std::move(found->handle));
 }
 
 Result<PosixAttributes> PosixExport::attributes(const PosixNode& node) {
@@ -281,6 +281,10 @@ Result<void> PosixExport::resize_to(const Handle& handle, std::uint64_t size) {
     // What is sent again after that must not make it longer.
     if (const auto writes = open_files_.writes(handle)) writes->commit();
     return set_attributes(handle, {.size = size});
+}
+
+PosixNodePtr PosixExport::node_of(Handle handle) {
+    return std::make_shared<const Node>(std::move(handle));
 }
 
 PosixFilePtr PosixExport::make_file(const Handle& handle, int flags) {

@@ -175,6 +175,7 @@ class PosixExport final : public PosixOrigin {
     Result<void> clear_set_id(const Handle& handle, const struct stat& status);
     /// LOOKUP; ENOENT.
     Result<StatReply> find(const Handle& directory, const std::string& name);
+    static PosixNodePtr node_of(Handle handle);
     PosixFilePtr make_file(const Handle& handle, int flags);
 
     Result<void> act(Call call, const char* what);

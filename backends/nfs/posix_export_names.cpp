@@ -142,7 +142,7 @@ Result<PosixCreated> PosixExport::create(const PosixNode& directory, const std::
     if (!attributes) return fail(std::move(attributes.error()));
     auto file = make_file(made->handle, flags);
     open_files_.note_mode(made->handle, attributes->status.st_mode);
-    return PosixCreated{std::move(file), std::move(*attributes)};
+    return PosixCreated{std::move(file), std::move(*attributes), node_of(made->handle)};
 }
 
 Result<PosixCreated> PosixExport::make_nameless(const PosixNode& directory, int flags, mode_t mode,
@@ -152,15 +152,13 @@ Result<PosixCreated> PosixExport::make_nameless(const PosixNode& directory, int 
     const Place place{*parent, hidden_name()};
     auto made = create(directory, place.name, flags | O_EXCL, mode, caller);
     if (!made) return made;
-    auto node = hold(directory, place.name);
-    const auto handle = node ? handle_of(**node) : fail(node.error());
+    const auto handle = handle_of(*made->node);
     if (!handle) {
         (void)remove(directory, place.name, false);
         return fail(handle.error());
     }
     open_files_.hide(*handle, place);
     if (made->attributes.status.st_nlink > 0) --made->attributes.status.st_nlink;
-    made->node = std::move(*node);
     return made;
 }
 

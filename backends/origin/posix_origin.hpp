@@ -128,7 +128,7 @@ using PosixDirectoryPtr = std::shared_ptr<PosixDirectory>;
 struct PosixCreated {
     PosixFilePtr file;
     PosixAttributes attributes;
-    PosixNodePtr node = nullptr;  ///< where PosixOrigin::holds_for_nothing, or it has no name; else null
+    PosixNodePtr node;  ///< never null: others may take its last name away while it is open
 };
 
 /// What a write-back mount has acknowledged, and is yet to bring to the origin.

@@ -272,10 +272,29 @@ Found failures(const View& v) {
          "where local copies of what is written lie (nvme.path, else /var/tmp)"}};
 }
 
+/// Of a mount with writes=back.
+Found uploads(const View& v) {
+    constexpr double kLong = 600;
+    if (v.s.queue_error.empty() && v.s.conflicts == 0 && v.s.oldest_queued_s < kLong) return {};
+    auto evidence = std::to_string(v.s.queued) + " changes (" + format_size(v.s.queued_bytes) +
+                    ") are in the journal, the oldest for " + amount(v.s.oldest_queued_s) + " s";
+    if (v.s.conflicts != 0) evidence += "; " + std::to_string(v.s.conflicts) + " conflicts with other hosts";
+    if (!v.s.queue_error.empty()) evidence += "; " + v.s.queue_error;
+    return Finding{
+        "uploads",
+        0.05,
+        "What was written does not come to the bucket as it should.",
+        std::move(evidence),
+        {"the log of the mount has each refusal, with path and the server's words; nothing is given up",
+         "a conflict: compare NAME.conflict-HOST-TIME with NAME, and remove what is not wanted",
+         "nothing refused, but late: the line to the bucket is slower than the job writes"}};
+}
+
 /// In the order of how particular they are, which counts where they explain the same waiting.
-constexpr std::array kRules = {unreachable,     throttled,    memory_short, slow_device,     readahead_off,
-                               cache_too_small, random_reads, slow_origin,  few_connections, slow_network,
-                               few_workers,     metadata,     transport,    errors,          failures};
+constexpr std::array kRules = {unreachable,     throttled,       memory_short, slow_device,
+                               readahead_off,   cache_too_small, random_reads, slow_origin,
+                               few_connections, slow_network,    few_workers,  metadata,
+                               transport,       errors,          failures,     uploads};
 
 /// Where memory is short readahead gives way first, which no figure shows: readers then wait for fetches that
 /// would have been there.
@@ -304,7 +323,7 @@ std::vector<Finding> find_causes(const Facts& facts) {
     const View view{facts};
     std::vector<Finding> found;
     if (view.readers < kHardlyWaiting) {
-        for (const auto& rule : {unreachable, errors, failures}) {
+        for (const auto& rule : {unreachable, errors, failures, uploads}) {
             if (auto failed = rule(view)) found.push_back(std::move(*failed));
         }
         return found;

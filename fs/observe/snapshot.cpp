@@ -191,6 +191,11 @@ Snapshot read_snapshot(const Json& sample) {
     out.failures = count(sample, "/writes/failures");
     out.last_failure = text(sample, "/writes/last_failure");
     out.last_failure_age_s = real(sample, "/writes/last_failure_age_s");
+    out.queued = count(sample, "/writes/queue/entries");
+    out.queued_bytes = count(sample, "/writes/queue/bytes");
+    out.conflicts = count(sample, "/writes/queue/conflicts");
+    out.oldest_queued_s = real(sample, "/writes/queue/oldest_s");
+    out.queue_error = text(sample, "/writes/queue/error");
     out.under_way = count(sample, "/requests/under_way");
     out.oldest_s = real(sample, "/requests/oldest_s");
     out.over_deadline = count(sample, "/requests/over_deadline");

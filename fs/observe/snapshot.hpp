@@ -47,6 +47,10 @@ struct Snapshot {
     std::uint64_t failures = 0;  ///< of a writable mount; see StatusInputs
     std::string last_failure;
     double last_failure_age_s = 0;
+    std::uint64_t queued = 0, queued_bytes = 0,
+                  conflicts = 0;                          ///< gauges: of writes=back, since the mount began
+    double oldest_queued_s = 0;                           ///< gauge
+    std::string queue_error;                              ///< gauge
     std::uint64_t waiting_for_memory = 0, under_way = 0;  ///< gauges
     double oldest_s = 0;                                  ///< gauge
     std::uint64_t over_deadline = 0, messages = 0, metadata_messages = 0;

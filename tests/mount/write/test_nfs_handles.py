@@ -9,7 +9,7 @@ import pytest
 
 from harness import data, processes
 from test_nfs_write import Writer
-from test_write import error_of
+from test_write import error_of, use_what_was_renamed_elsewhere
 
 SETATTR, CREATE, RENAME, LINK = 2, 8, 14, 15  # RFC 1813
 
@@ -155,3 +155,8 @@ def test_file_that_another_host_takes_while_its_name_is_given_away(exported, rel
                 assert error_of(os.unlink, m.path / "file") == errno.ENOENT
             assert not relay.meanwhile
     assert os.listdir(m.path) == ["next"]
+
+
+def test_what_was_made_here_and_renamed_elsewhere(exported, mount):
+    m, other = (mount(exported.url(), {"rw": None, "metadata.ttl": "1s"}) for _ in range(2))
+    use_what_was_renamed_elsewhere(m, other.path)
