@@ -11,6 +11,7 @@
 #include "backends/s3/listing_ahead.hpp"
 #include "backends/s3/readwrite/posix_bucket.hpp"
 #include "config/base/delivery.hpp"
+#include "config/base/log.hpp"
 
 namespace tierfs {
 namespace {
@@ -436,6 +437,14 @@ Result<std::unique_ptr<Origin>> open_s3_origin(const Settings& settings,
         auto opened = Journal::open(settings.journal_path, target->identity());
         if (!opened) return fail(std::move(opened.error()));
         journal = std::move(*opened);
+    }
+    if (!journal) {
+        const auto left = Journal::count(settings.journal_path, target->identity());
+        const auto text = "the journal in " + settings.journal_path + " holds " + std::to_string(left) +
+                          " changes that an earlier mount has acknowledged and the bucket does not have";
+        if (left != 0 && !settings.read_only)
+            return fail(EBUSY, text + ": mount with writes=back, or remove what stands there");
+        if (left != 0) log::warning(text + ": a writable mount with writes=back brings them to it");
     }
     try {
         return std::make_unique<S3Origin>(settings, std::move(*target), std::move(engine),

@@ -83,6 +83,7 @@ class WritePath(Bench):
     def ranks_through_journal(self, deadline):
         """Until the last rank has renamed its file; what the bucket gets later is waited for outside the clock."""
         folder = self.fresh(self.caches)
+        folder.mkdir(exist_ok=True)
         settings = {**self.settings(), "writes": "back", "journal.path": folder / "journal"}
         with self.tierfs(folder / "tierfs", deadline, settings, self.server) as mount:
             seconds = self.write(deadline, "ranks", mount.mountpoint)
@@ -95,7 +96,9 @@ class WritePath(Bench):
         return seconds
 
     def ranks_onto_xfs(self, deadline):
-        return self.write(deadline, "ranks", self.fresh(self.caches))
+        folder = self.fresh(self.caches)
+        folder.mkdir(exist_ok=True)
+        return self.write(deadline, "ranks", folder)
 
     def onto_xfs(self, deadline):
         path = self.files.mountpoint / "native"

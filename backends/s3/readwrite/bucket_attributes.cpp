@@ -88,14 +88,7 @@ Result<void> PosixBucket::change_file(const BucketNodePtr& node, const Change& c
         auto done = change_file_now(node, change);
         if (done || done.error().code != EINPROGRESS || !back_) return done;
         // What is on its way to the bucket has the old metadata.
-        WriteBack::EntryPtr pending;
-        {
-            const MutexLock lock(mutex_);
-            pending = node->pending;
-        }
-        if (!pending) continue;
-        if (auto waited = back_->wait_for(pending, WriteBack::Clock::now() + calls_.deadline()); !waited)
-            return waited;
+        if (auto waited = wait_for_node(node); !waited) return waited;
     }
 }
 
@@ -113,7 +106,7 @@ Result<void> PosixBucket::change_file_now(const BucketNodePtr& node, const Chang
         if (node->standing != BucketNode::Standing::unlinked) return fail(path.error());
         return node->draft ? in_draft(*node->draft) : Result<void>();  // nobody will ask for it
     }
-    const PathLocks::Held held(locks_, {{*path, false}});
+    const PathLocks::Held held(locks_, {{*path, false}, change_of(*node)});
     if (draft_of(*node)) {
         const auto made = make_draft(node);  // of what is there
         if (!made) return fail(made.error());

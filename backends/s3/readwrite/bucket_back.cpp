@@ -1,4 +1,5 @@
 // Write-back: what is acknowledged here and brought to the bucket later. See posix_bucket.hpp and write_back.hpp.
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -60,7 +61,7 @@ PutOptions condition_of(const JournalRecord& record) {
 }
 
 /// NAME.conflict-HOST-TIME, with as much of the name as fits.
-std::string conflict_path(const std::string& path) {
+std::string conflict_path(const std::string& path, std::size_t most) {
     std::array<char, 256> host{};
     (void)::gethostname(host.data(), host.size() - 1);
     const std::time_t now = std::time(nullptr);
@@ -70,8 +71,13 @@ std::string conflict_path(const std::string& path) {
     (void)std::strftime(time.data(), time.size(), "%Y%m%dT%H%M%SZ", &utc);
     const auto ending = std::string(".conflict-") + host.data() + "-" + time.data();
     auto [directory, name] = split_path(path);
-    if (name.size() + ending.size() > kMostOfName)
-        name.resize(kMostOfName - std::min(kMostOfName, ending.size()));
+    const auto room = std::min(kMostOfName, most - std::min(most, directory.size() + 1));
+    if (name.size() + ending.size() > room) {
+        name.resize(room - std::min(room, ending.size()));
+        // Not in the middle of a character.
+        while (!name.empty() && (static_cast<unsigned char>(name.back()) & 0xC0U) == 0x80U) name.pop_back();
+        if (!name.empty() && static_cast<unsigned char>(name.back()) >= 0xC0U) name.pop_back();
+    }
     return (directory.empty() ? "" : directory + "/") + name + ending;
 }
 
@@ -95,7 +101,7 @@ Result<std::shared_ptr<LocalCopy>> PosixBucket::make_copy() {
 
 bool PosixBucket::is_full() {
     if (journal_limit_ != 0 && totals_.dirty_bytes() >= journal_limit_) return true;
-    return back_->journal().free_space() < kRoomOfOthers;
+    return back_->size() >= most_queued_ || back_->journal().free_space() < kRoomOfOthers;
 }
 
 /// Of the journal: what is brought to the bucket gives its room back.
@@ -103,9 +109,11 @@ Result<void> PosixBucket::wait_for_room() {
     const auto deadline = WriteBack::Clock::now() + calls_.deadline();
     while (is_full()) {
         back_->hurry();
-        if (back_->is_empty() || !back_->wait_for_any(deadline))
-            return fail(ENOSPC, "the journal " + back_->journal().folder() +
-                                    " is full, and the bucket did not take anything before origin.deadline");
+        const bool has_queue = back_->size() != 0;
+        if (has_queue && back_->wait_for_any(deadline)) continue;
+        return fail(ENOSPC, "the journal " + back_->journal().folder() + " is full" +
+                                (has_queue ? ", and the bucket did not take anything before origin.deadline"
+                                           : " of files that are being written: journal.limit"));
     }
     return {};
 }
@@ -122,12 +130,27 @@ Result<void> PosixBucket::wait_for_path(const std::string& path) {
     return back_->wait_for(entry, WriteBack::Clock::now() + calls_.deadline());
 }
 
+bool PosixBucket::is_pending(const BucketNode& node) {
+    const MutexLock lock(mutex_);
+    return node.pending != nullptr;
+}
+
+Result<void> PosixBucket::wait_for_node(const BucketNodePtr& node) {
+    WriteBack::EntryPtr pending;
+    {
+        const MutexLock lock(mutex_);
+        pending = node->pending;
+    }
+    if (!pending) return {};
+    back_->hurry();
+    return back_->wait_for(pending, WriteBack::Clock::now() + calls_.deadline());
+}
+
 /// The draft in which a file is changed that has been acknowledged as it was; null: another one has come meanwhile.
 Result<std::shared_ptr<Draft>> PosixBucket::go_on(const BucketNodePtr& node,
                                                   const std::shared_ptr<Draft>& frozen,
                                                   std::uint64_t at_most) {
-    // No path begins so: of those who change the same file one comes after the other.
-    const PathLocks::Held held(locks_, {{"//change/" + std::to_string(node->inode), false}});
+    const PathLocks::Held held(locks_, {change_of(*node)});
     if (draft_of(*node) != frozen) return std::shared_ptr<Draft>();
     auto copy = make_copy();
     if (!copy) return fail(std::move(copy.error()));
@@ -152,8 +175,9 @@ Result<void> PosixBucket::acknowledge(const BucketNodePtr& node, const std::stri
         record.after = node->changed_after;
         has_object = node->has_object;
     }
-    if (draft->is_frozen()) {  // it stands there already
-        if (!is_synced || !pending || !back_->hold(pending)) return {};
+    const bool stands_there = pending && pending->draft == draft;
+    if (stands_there) {
+        if (!is_synced || !back_->hold(pending)) return {};
         Result<void> changed;
         if (pending->record.is_light)
             changed = back_->change(pending, [](JournalRecord& its) { its.is_light = false; });
@@ -166,7 +190,7 @@ Result<void> PosixBucket::acknowledge(const BucketNodePtr& node, const std::stri
     // A version that nothing was acknowledged after need not be seen by anybody.
     WriteBack::EntryPtr instead;
     if (pending && back_->hold(pending)) {
-        if (back_->stands_alone(pending) && pending->record.path == path) {
+        if (back_->is_last(pending) && pending->record.path == path) {
             instead = pending;
             record.is_light = record.is_light && pending->record.is_light;
         } else {
@@ -180,7 +204,6 @@ Result<void> PosixBucket::acknowledge(const BucketNodePtr& node, const std::stri
 
 Result<void> PosixBucket::acknowledge_at(const BucketNodePtr& node, const std::shared_ptr<Draft>& draft,
                                          JournalRecord record, const WriteBack::EntryPtr& instead) {
-    const bool was_frozen = draft->is_frozen();
     if (auto frozen = draft->freeze(); !frozen) return frozen;
     record.metadata = draft->metadata();
     record.size = draft->size();
@@ -190,13 +213,10 @@ Result<void> PosixBucket::acknowledge_at(const BucketNodePtr& node, const std::s
     entry.draft = draft;
     entry.node = node;
     auto added = back_->add(std::move(entry), instead);
-    if (!added) {
-        if (!was_frozen) draft->unfreeze();
-        return fail(std::move(added.error()));
-    }
+    // It stays frozen, and whoever changes the file goes on from it.
+    if (!added) return fail(std::move(added.error()));
     const MutexLock lock(mutex_);
-    // A quick thread may have brought it there by now.
-    if (draft->is_changed()) node->pending = std::move(*added);
+    node->pending = std::move(*added);  // the path is locked, so that nobody has found it brought there
     return {};
 }
 
@@ -278,7 +298,16 @@ Result<void> PosixBucket::move_here(Move& move) {
     JournalRecord record;
     record.path = move.to;
     record.after = back_->last();
-    if (move.replaced.is_there()) expect(record, move.replaced.version);
+    if (move.replaced.is_there()) {
+        std::shared_ptr<Draft> local;
+        bool has_object = true;
+        if (move.replaced_node) {
+            const MutexLock lock(mutex_);
+            has_object = move.replaced_node->has_object;
+            if (move.replaced_node->is_local()) local = move.replaced_node->draft;
+        }
+        if (has_object) expect(record, local ? local->base_version() : move.replaced.version);
+    }
     if (auto done = acknowledge_at(move.node, draft, std::move(record), pending); !done) {
         if (pending) back_->let_go(pending);
         return done;
@@ -328,7 +357,7 @@ WriteBack::Outcome PosixBucket::bring_file(const WriteBack::Entry& entry) {
 WriteBack::Outcome PosixBucket::keep_beside(const WriteBack::Entry& entry) {
     PutOptions condition;
     condition.only_if_absent = true;
-    const auto path = conflict_path(entry.record.path);
+    const auto path = conflict_path(entry.record.path, BucketCalls::kLongestKey - (calls_.key("").size()));
     auto kept = entry.draft->publish(path, condition);
     if (!kept && kept.error().code == EOPNOTSUPP) kept = entry.draft->publish(path, {});
     if (!kept) return again(kept.error());
@@ -370,7 +399,7 @@ WriteBack::Outcome PosixBucket::bring_removal(const WriteBack::Entry& entry) {
 void PosixBucket::brought(const WriteBack::Entry& entry, const Facts& facts) {
     const auto& node = entry.node;
     entry.draft->hand_base_on();
-    const PathLocks::Held held(locks_, {{entry.record.path, false}});
+    const PathLocks::Held held(locks_, {{entry.record.path, false}, change_of(*node)});
     const auto path = path_of(*node);
     if (path && *path == entry.record.path) {
         put_own(node, facts);
@@ -469,6 +498,10 @@ void PosixBucket::recover_file(const BucketNodePtr& directory, const std::string
 
 /// What an earlier daemon has acknowledged is here from the beginning.
 void PosixBucket::recover() {
+    constexpr std::size_t kFewest = 256;
+    rlimit descriptors{};
+    const bool is_known = ::getrlimit(RLIMIT_NOFILE, &descriptors) == 0;
+    most_queued_ = std::max(kFewest, static_cast<std::size_t>(is_known ? descriptors.rlim_cur / 4 : 0));
     auto found = back_->journal().take_found();
     if (found.empty()) return;
     log::info("the journal " + back_->journal().folder() + " holds " + std::to_string(found.size()) +

@@ -39,6 +39,7 @@ class BucketDirectory final : public PosixDirectory {
     void remember_name(std::string name, ListedNames::Shown shown) TIERFS_REQUIRES(mutex_);
     void forget_listed() TIERFS_REQUIRES(mutex_);
     unsigned char type_of(const DirectoryEntry& entry);
+    bool is_removed(const std::string& name) TIERFS_REQUIRES(mutex_);
 
     PosixBucket& bucket_;
     const BucketNodePtr node_;
@@ -55,6 +56,8 @@ class BucketDirectory final : public PosixDirectory {
     std::string token_ TIERFS_GUARDED_BY(mutex_);
     bool is_begun_ TIERFS_GUARDED_BY(mutex_) = false, is_over_ TIERFS_GUARDED_BY(mutex_) = false;
     std::set<std::string> own_ TIERFS_GUARDED_BY(mutex_);  ///< that no listing has shown yet
+    std::unordered_set<std::string> removed_
+        TIERFS_GUARDED_BY(mutex_);  ///< paths that were when a page was asked for
     ListedNames listed_ TIERFS_GUARDED_BY(mutex_);
     std::uint64_t listed_bytes_ TIERFS_GUARDED_BY(mutex_) = 0;
     bool remembers_ TIERFS_GUARDED_BY(mutex_) = true;  ///< listed_ is of all pages so far
@@ -73,6 +76,7 @@ void BucketDirectory::rewind() {
     token_.clear();
     is_begun_ = is_over_ = false;
     own_.clear();
+    removed_.clear();
     hidden_.clear();
 }
 
@@ -142,6 +146,15 @@ Result<void> BucketDirectory::check_order(const Listing& page) {
     return {};
 }
 
+/// A name that was removed here, whatever the bucket has still shown of it.
+bool BucketDirectory::is_removed(const std::string& name) {
+    const auto path = marker_ + name;
+    if (bucket_.is_removed(path)) return true;
+    if (!removed_.contains(path)) return false;
+    const auto known = bucket_.known().get(place_of(node_->inode, name));
+    return known && !known->is_there();
+}
+
 /// An object `a` and keys below `a/` are one name, a directory; keys such as `a-b` lie between them, so that a
 /// page may end there.
 void BucketDirectory::add_all(std::vector<DirectoryEntry> entries) {
@@ -163,7 +176,7 @@ void BucketDirectory::add_all(std::vector<DirectoryEntry> entries) {
     }
     for (auto& entry : shown) {
         const bool is_file = entry.attributes.kind != ObjectKind::directory;
-        if (is_file && bucket_.is_removed(marker_ + entry.name)) continue;
+        if (is_file && is_removed(entry.name)) continue;
         const auto type = type_of(entry);
         own_.erase(entry.name);
         add(std::move(entry.name), type);
@@ -186,6 +199,9 @@ Result<void> BucketDirectory::next_page() {
     const ListingMemory::Page turn(bucket_.listings(), KnownNames::Clock::now() + bucket_.calls().deadline());
     if (!turn)
         return fail(ETIMEDOUT, "LIST: other listings wait for the server, as many as memory.limit allows");
+    // The bucket may lose them, and nobody may know of them any more, while it answers.
+    const auto removed = bucket_.removed_below(marker_);
+    removed_.insert(removed.begin(), removed.end());
     const auto listing = bucket_.calls().list(marker_, token_, kPage, true);
     if (!listing) return fail(listing.error());
     is_begun_ = true;

@@ -113,6 +113,7 @@ BucketNodePtr PosixBucket::new_file(const BucketNodePtr& directory, const std::s
     node->opens = 1;
     node->writers = 1;  // also of who only reads: closing it is what puts the empty object there
     node->draft = std::move(draft);
+    if (back_) node->changed_after = back_->last();
     return node;
 }
 
@@ -247,10 +248,12 @@ Result<void> PosixBucket::add_name(const PosixNode& held, const PosixNode& direc
         if (*named) return {};
     }
     for (;;) {
+        if (auto waited = wait_for_node(node); !waited) return waited;
         const auto from = path_of(*node);
         if (!from) return fail(ENOENT, from.error().message);
         const PathLocks::Held locked(locks_, {{*from, false}, {*to, false}});
         if (const auto now = path_of(*node); !now || *now != *from) continue;  // renamed meanwhile
+        if (is_pending(*node)) continue;                                       // synced meanwhile
         return copy_to_new(node, *from, place_of(parent->inode, name), *to);
     }
 }

@@ -172,7 +172,7 @@ Result<PosixFilePtr> PosixBucket::open(const PosixNode& held_node, int flags) {
         const MutexLock lock(mutex_);
         ++node->opens;
         ++node->writers;
-        node->draft = draft;
+        if (!node->draft) node->draft = std::move(draft);  // else who writes to it may have gone on already
     }
     auto file = make_bucket_file(*this, node, true);
     if ((flags & O_TRUNC) != 0) {
@@ -247,18 +247,15 @@ Result<void> PosixBucket::publish(const BucketNodePtr& node, bool is_synced) {
         if (!path) return publish_nameless(node);
         // Too much to be had here before it is acknowledged: the bucket makes the object out of what it has.
         const auto draft = back_ ? draft_of(*node) : nullptr;
-        const bool is_through = draft && draft->bytes_elsewhere() > kMostBroughtHere;
+        const bool is_through = draft && draft->is_changed() && draft->bytes_elsewhere() > kMostBroughtHere;
         if (is_through) {
             if (auto waited = wait_for_all(); !waited) return waited;
         }
         const PathLocks::Held held(locks_, {{*path, false}});
         const auto now = path_of(*node);
         if (!now) return publish_nameless(node);
-        if (*now != *path) continue;  // renamed meanwhile
-        if (is_through) {
-            const MutexLock lock(mutex_);
-            if (node->pending) continue;  // synced by somebody else meanwhile
-        }
+        if (*now != *path) continue;                    // renamed meanwhile
+        if (is_through && is_pending(*node)) continue;  // synced by somebody else meanwhile
         return back_ && !is_through ? acknowledge(node, *path, is_synced) : publish_locked(node, *path);
     }
 }
@@ -277,7 +274,8 @@ void PosixBucket::closed(const BucketNodePtr& node, bool was_writing) {
         const PathLocks::Held held(locks_, {{*path, false}});
         if (const auto now = path_of(*node); !now || *now != *path) continue;
         // Mapped pages are written back after the last close.
-        auto done = back_ ? acknowledge(node, *path, false) : publish_locked(node, *path);
+        const bool is_here = back_ && draft->bytes_elsewhere() <= kMostBroughtHere;
+        auto done = is_here ? acknowledge(node, *path, false) : publish_locked(node, *path);
         if (!done) log::error("what was written to a file is lost: " + done.error().message);
         keep_recent(node, *draft);
         return let_go(node);
@@ -301,6 +299,9 @@ void PosixBucket::let_go(const BucketNodePtr& node) {
     const bool is_unlinked = node->standing == BucketNode::Standing::unlinked;
     if (is_unlinked && node->opens == 0) numbers_.give_back(node->inode);
     const bool is_needed = node->writers != 0 || (is_unlinked && node->opens != 0) || node->pending;
+    // What was not acknowledged goes with its last writer.
+    if (node->pending && node->writers == 0 && node->draft != node->pending->draft)
+        given_up = std::exchange(node->draft, node->pending->draft);
     if (is_needed) return;
     given_up = std::move(node->draft);
     node->draft = nullptr;

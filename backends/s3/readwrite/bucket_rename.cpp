@@ -57,20 +57,25 @@ Result<void> PosixBucket::rename(const PosixNode& from, const std::string& name,
     if (move.from == move.to) return {};
     move.from_place = place_of(move.from_directory->inode, name);
     move.to_place = place_of(move.to_directory->inode, new_name);
-    if (!back_) return move_now(move, flags, false);
-    constexpr int kAttempts = 8;
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
-        Move here = move;
-        auto done = move_now(here, flags, true);
-        if (done || done.error().code != EINPROGRESS) return done;
-        // The bucket moves what it has, after all that was acknowledged before.
+    if (!back_) return move_now(move, flags, std::nullopt);
+    // What is queued is found by its number.
+    if (numbers_.is_nearly_full()) {
         if (auto waited = wait_for_all(); !waited) return waited;
     }
-    return fail(EBUSY, "the file is written to all the time");
+    const auto deadline = WriteBack::Clock::now() + calls_.deadline();
+    for (auto before = back_->last();;) {
+        Move here = move;
+        auto done = move_now(here, flags, before);
+        if (done || done.error().code != EINPROGRESS) return done;
+        // The bucket moves what it has, after all that was acknowledged before.
+        before = back_->hurry();
+        if (auto waited = back_->wait_for(before, deadline); !waited) return waited;
+    }
 }
 
-/// `is_here_only`: EINPROGRESS where something that the bucket is still to get is in the way.
-Result<void> PosixBucket::move_now(Move& move, unsigned flags, bool is_here_only) {
+/// `before`, of a write-back mount: what was acknowledged up to then comes first. EINPROGRESS: something that the bucket is
+/// still to get is in the way.
+Result<void> PosixBucket::move_now(Move& move, unsigned flags, std::optional<std::uint64_t> before) {
     auto source = facts_at(*move.from_directory, move.from_name);
     if (!source) return fail(std::move(source.error()));
     const bool is_tree = is_directory(*source);
@@ -82,14 +87,16 @@ Result<void> PosixBucket::move_now(Move& move, unsigned flags, bool is_here_only
     if (auto good = check_move(move, flags); !good) return good;
     move.node = find(numbers_.number(move.from_place));
     if (move.replaced.is_there()) move.replaced_node = find(numbers_.number(move.to_place));
-    if (is_here_only) {
+    if (before) {
         bool is_new = false;
         if (move.node && !is_tree) {
             const MutexLock lock(mutex_);
             is_new = move.node->is_local() && !move.node->has_object;
         }
         if (is_new) return move_here(move);
-        if (!back_->is_empty())
+        const bool is_in_the_way = !back_->is_done_to(*before) || back_->is_queued_below(move.from) ||
+                                   back_->is_queued_below(move.to);
+        if (is_in_the_way)
             return fail(EINPROGRESS, "changes made before are still to be brought to the bucket");
     }
     return is_tree ? move_tree(move) : move_file(move);

@@ -213,6 +213,8 @@ Result<void> Draft::freeze() {
     const Turn turn(*this);
     if (auto got = fetch(0, UINT64_MAX); !got) return got;
     wait_for_parts(0);
+    // Zeros at the end need not have been written.
+    if (auto sized = copy_->resize(size()); !sized) return failed(std::move(sized.error()));
     const MutexLock lock(mutex_);
     if (broken_) return fail(*broken_);
     is_frozen_ = true;
@@ -240,16 +242,19 @@ std::uint64_t Draft::bytes_elsewhere() {
 Result<std::shared_ptr<Draft>> Draft::go_on(std::shared_ptr<LocalCopy> copy, std::uint64_t at_most) {
     FileMetadata metadata;
     std::uint64_t size = 0;
+    bool is_cut = false;
     {
         const MutexLock lock(mutex_);
         metadata = metadata_;
         size = std::min(size_, at_most);
+        is_cut = size < size_;
     }
     if (auto copied = copy_->copy_to(*copy, size); !copied) return fail(std::move(copied.error()));
     auto next = std::make_shared<Draft>(calls_, totals_, std::move(copy), std::move(metadata), size);
     {
         const MutexLock lock(next->mutex_);
         next->dirty_ = ByteRanges();
+        if (is_cut) next->changed(size, size);
     }
     std::optional<Base> published;
     {

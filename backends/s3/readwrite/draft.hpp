@@ -118,7 +118,7 @@ class Draft {
 
     /// Gets what is at the base alone, and lets nobody change a byte from then on.
     Result<void> freeze() TIERFS_EXCLUDES(mutex_);
-    /// It has not been acknowledged after all.
+    /// It is an object now: nobody needs it as it is.
     void unfreeze() TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] bool is_frozen() TIERFS_EXCLUDES(mutex_);
     /// How many bytes freeze() would get.

@@ -56,6 +56,12 @@ void InodeNumbers::renamed(Place from, Place to) {
     if (number != to) set(to, number);
 }
 
+bool InodeNumbers::is_nearly_full() {
+    constexpr std::size_t kNearly = 64;
+    const MutexLock lock(mutex_);
+    return moved_.size() + kNearly >= kMost;
+}
+
 void InodeNumbers::exchanged(Place one, Place other) {
     const MutexLock lock(mutex_);
     const auto first = number_locked(one), second = number_locked(other);

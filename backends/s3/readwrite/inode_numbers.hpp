@@ -26,6 +26,8 @@ class InodeNumbers {
 
     std::uint64_t number(Place place) TIERFS_EXCLUDES(mutex_);
     void renamed(Place from, Place to) TIERFS_EXCLUDES(mutex_);
+    /// All renames are about to be forgotten.
+    [[nodiscard]] bool is_nearly_full() TIERFS_EXCLUDES(mutex_);
     void exchanged(Place one, Place other) TIERFS_EXCLUDES(mutex_);
     void removed(Place place) TIERFS_EXCLUDES(mutex_);
     /// Nothing else gets the number of what has lost its place and is open still, until it is given back.

@@ -10,11 +10,13 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "backends/http/request.hpp"
 #include "backends/s3/client/sigv4.hpp"
@@ -31,6 +33,7 @@ namespace fs = std::filesystem;
 
 constexpr const char *kRecord = ".record", *kBytes = ".bytes", *kDamaged = ".damaged", *kNew = ".new";
 constexpr std::size_t kLargestRecord = 64 << 10;
+constexpr std::chrono::milliseconds kPatience{5000}, kBetweenTries{50};
 
 std::string name_of(std::uint64_t number, const char* ending) {
     std::array<char, 32> text{};
@@ -130,17 +133,22 @@ Result<JournalRecord> parse_record(const std::string& text) {
 
 namespace {
 
+std::uint64_t records_in(const fs::path& folder) {
+    std::error_code none;
+    return static_cast<std::uint64_t>(
+        std::count_if(fs::directory_iterator(folder, none), fs::directory_iterator(),
+                      [](const fs::directory_entry& one) { return one.path().string().ends_with(kRecord); }));
+}
+
 /// A source under another name, or one that is not mounted any more: nobody would bring that to its bucket.
 void tell_of_others(const std::string& folder, const std::string& own) {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(folder, error)) {
-        std::error_code none;
-        if (entry.path().string() == own || !entry.is_directory(none)) continue;
-        const auto records = std::count_if(
-            fs::directory_iterator(entry.path(), none), fs::directory_iterator(),
-            [](const fs::directory_entry& one) { return one.path().string().ends_with(kRecord); });
+        if (entry.path().string() == own) continue;
+        const auto records = records_in(entry.path());
+        if (records == 0) continue;
         const FileDescriptor lock(::open((entry.path() / "lock").c_str(), O_RDWR | O_CLOEXEC));
-        if (records == 0 || !lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
+        if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
         std::string source;
         std::getline(std::ifstream(entry.path() / "source"), source);
         log::warning("the journal " + entry.path().string() + " holds " + std::to_string(records) +
@@ -153,20 +161,23 @@ void tell_of_others(const std::string& folder, const std::string& own) {
 
 Result<std::unique_ptr<Journal>> Journal::open(const std::string& folder, const std::string& identity) {
     const auto own = (fs::path(folder) / folder_of(identity)).string();
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (!error) ::chmod(folder.c_str(), 0700);
-    if (!error && ::mkdir(own.c_str(), 0700) != 0 && errno != EEXIST)
-        error.assign(errno, std::system_category());
-    if (error) return fail(system_error(error.value(), "journal.path " + own));
+    const auto refuse = [](const std::string& path) {
+        return fail(system_error(errno, "journal.path " + path));
+    };
+    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return refuse(folder);
+    if (::mkdir(own.c_str(), 0700) != 0 && errno != EEXIST) return refuse(own);
     FileDescriptor directory(::open(own.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!directory) return fail(system_error(errno, "journal.path " + own));
+    if (!directory) return refuse(own);
     FileDescriptor lock(::openat(directory.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (!lock) return fail(system_error(errno, "journal.path " + own + "/lock"));
-    if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
-        return fail(errno == EWOULDBLOCK ? EBUSY : errno,
-                    "journal.path " + folder + " is in use by another writable mount of " + identity +
-                        ": unmount that one, or give this one a folder of its own");
+    if (!lock) return refuse(own + "/lock");
+    const auto until = std::chrono::steady_clock::now() + kPatience;
+    while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR) return refuse(own + "/lock");
+        if (std::chrono::steady_clock::now() >= until)
+            return fail(EBUSY, "journal.path " + folder + " is in use by another writable mount of " +
+                                   identity + ": unmount that one, or give this one a folder of its own");
+        std::this_thread::sleep_for(kBetweenTries);
+    }
     const FileDescriptor source(
         ::openat(directory.get(), "source", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     if (source) (void)write_all(source.get(), identity + "\n");
@@ -176,24 +187,31 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& folder, const 
     return journal;
 }
 
+std::uint64_t Journal::count(const std::string& folder, const std::string& identity) {
+    return folder.empty() ? 0 : records_in(fs::path(folder) / folder_of(identity));
+}
+
 Result<void> Journal::look() {
     std::error_code error;
     std::vector<std::string> records, others;
+    bool is_damaged = false;
     for (const auto& entry : fs::directory_iterator(folder_, error)) {
         auto name = entry.path().filename().string();
+        is_damaged = is_damaged || name.ends_with(kDamaged);
         (number_of(name, kRecord) ? records : others).push_back(std::move(name));
     }
     if (error) return fail(system_error(error.value(), folder_));
     std::vector<std::uint64_t> replaced;
-    bool is_damaged = false;
     for (const auto& name : records) {
         last_found_ = std::max(last_found_, *number_of(name, kRecord));
-        auto found = find(name, replaced);
+        const auto found = find(name, replaced);
         if (found) continue;
+        // What cannot be read now may be read by the next mount.
+        if (found.error().code != EINVAL) return found;
         log::error("the journal's " + folder_ + "/" + name +
                    " cannot be used, and is put aside: " + found.error().message);
         const auto aside = name.substr(0, name.size() - std::string(kRecord).size()) + kDamaged;
-        if (::renameat(directory_.get(), name.c_str(), directory_.get(), aside.c_str()) != 0)
+        if (::renameat(directory_->get(), name.c_str(), directory_->get(), aside.c_str()) != 0)
             return fail(system_error(errno, name));
         is_damaged = true;
     }
@@ -211,38 +229,39 @@ Result<void> Journal::look() {
         if (number) made_ = std::max(made_.load(), *number);
         // Of a damaged record nobody knows whose bytes they are.
         const bool goes = name.ends_with(kNew) || (number && !is_damaged && !needed.contains(name));
-        if (goes) ::unlinkat(directory_.get(), name.c_str(), 0);
+        if (goes) ::unlinkat(directory_->get(), name.c_str(), 0);
     }
     return {};
 }
 
 Result<void> Journal::find(const std::string& name, std::vector<std::uint64_t>& replaced) {
-    const auto text = read_all(directory_.get(), name);
+    const auto text = read_all(directory_->get(), name);
     if (!text) return fail(text.error());
     auto record = parse_record(*text);
     if (!record) return fail(record.error());
     if (record->sequence != number_of(name, kRecord)) return fail(EINVAL, "its name is another record's");
-    if (record->replaces != 0) replaced.push_back(record->replaces);
+    const auto replaces = record->replaces;
     Found found{std::move(*record), nullptr};
     if (found.record.kind == JournalRecord::Kind::put) {
         const auto& bytes = found.record.bytes;
-        FileDescriptor file(::openat(directory_.get(), bytes.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-        if (!file) return fail(system_error(errno, bytes));
+        FileDescriptor file(::openat(directory_->get(), bytes.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+        if (!file)
+            return fail(errno == ENOENT ? EINVAL : errno,
+                        bytes + " cannot be opened: " + system_error(errno, "open").message);
         struct stat there {};
         if (::fstat(file.get(), &there) != 0) return fail(system_error(errno, bytes));
         if (static_cast<std::uint64_t>(there.st_size) < found.record.size)
-            return fail(EIO, bytes + " is shorter than what was acknowledged");
+            return fail(EINVAL, bytes + " is shorter than what was acknowledged");
         found.copy = copy_of(std::move(file), bytes);
-        found.copy->keep(true);
+        found.copy->keep();
     }
     found_.push_back(std::move(found));
+    if (replaces != 0) replaced.push_back(replaces);
     return {};
 }
 
 std::shared_ptr<LocalCopy> Journal::copy_of(FileDescriptor file, std::string name) {
-    // The descriptor is the copy's own: a pointer may outlive the journal.
-    auto folder = std::make_shared<FileDescriptor>(::fcntl(directory_.get(), F_DUPFD_CLOEXEC, 0));
-    return {new LocalCopy(std::move(file), std::move(name)), [folder](LocalCopy* copy) {
+    return {new LocalCopy(std::move(file), std::move(name)), [folder = directory_](LocalCopy* copy) {
                 if (!copy->is_kept()) ::unlinkat(folder->get(), copy->name().c_str(), 0);
                 delete copy;
             }};
@@ -250,20 +269,20 @@ std::shared_ptr<LocalCopy> Journal::copy_of(FileDescriptor file, std::string nam
 
 std::uint64_t Journal::free_space() const {
     struct statvfs found {};
-    return ::fstatvfs(directory_.get(), &found) == 0 ? found.f_bavail * found.f_frsize : 0;
+    return ::fstatvfs(directory_->get(), &found) == 0 ? found.f_bavail * found.f_frsize : 0;
 }
 
 Result<std::shared_ptr<LocalCopy>> Journal::make() {
     const auto name = name_of(++made_, kBytes);
     FileDescriptor file(TIERFS_FAULT_CALL(
         "s3.journal.open",
-        ::openat(directory_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)));
+        ::openat(directory_->get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)));
     if (!file) return fail(system_error(errno, "the journal's " + folder_ + "/" + name));
     return copy_of(std::move(file), name);
 }
 
 Result<void> Journal::sync_folder() {
-    if (TIERFS_FAULT_CALL("s3.journal.sync", ::fsync(directory_.get())) != 0)
+    if (TIERFS_FAULT_CALL("s3.journal.sync", ::fsync(directory_->get())) != 0)
         return fail(system_error(errno, "syncing the journal's " + folder_));
     return {};
 }
@@ -273,30 +292,30 @@ Result<void> Journal::write(const JournalRecord& record) {
     const auto name = name_of(record.sequence, kRecord), made = name_of(record.sequence, kNew);
     FileDescriptor file(TIERFS_FAULT_CALL(
         "s3.journal.record",
-        ::openat(directory_.get(), made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)));
+        ::openat(directory_->get(), made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)));
     if (!file) return fail(system_error(errno, "the journal's " + folder_ + "/" + made));
     auto written = write_all(file.get(), record_text(record));
     if (written && TIERFS_FAULT_CALL("s3.journal.sync", ::fdatasync(file.get())) != 0)
         written = fail(system_error(errno, "syncing a record"));
     TIERFS_SYNC_POINT("s3.journal.recorded");
-    if (written && TIERFS_FAULT_CALL("s3.journal.rename", ::renameat(directory_.get(), made.c_str(),
-                                                                     directory_.get(), name.c_str())) != 0)
+    if (written && TIERFS_FAULT_CALL("s3.journal.rename", ::renameat(directory_->get(), made.c_str(),
+                                                                     directory_->get(), name.c_str())) != 0)
         written = fail(system_error(errno, "naming a record"));
     if (written) return sync_folder();
-    ::unlinkat(directory_.get(), made.c_str(), 0);
+    ::unlinkat(directory_->get(), made.c_str(), 0);
     return fail(written.error().within("the journal's " + folder_));
 }
 
 Result<void> Journal::add(const JournalRecord& record, LocalCopy* copy) {
     if (copy != nullptr) {
         if (auto synced = copy->sync(); !synced) return synced;
-        copy->keep(true);
+        copy->keep();
     }
     auto written = write(record);
     if (!written) {
         // It may be there all the same, when only the folder could not be synced.
-        ::unlinkat(directory_.get(), name_of(record.sequence, kRecord).c_str(), 0);
-        if (copy != nullptr) copy->keep(record.replaces != 0);
+        ::unlinkat(directory_->get(), name_of(record.sequence, kRecord).c_str(), 0);
+        if (copy != nullptr) copy->let_go();
         return written;
     }
     if (record.replaces != 0) done(record.replaces);
@@ -307,12 +326,16 @@ Result<void> Journal::change(const JournalRecord& record) {
     return write(record);
 }
 
+// Durable before anything that comes after it is done: a record that a power cut brought back would undo that.
 void Journal::done(std::uint64_t sequence) {
     const auto name = name_of(sequence, kRecord);
-    if (::unlinkat(directory_.get(), name.c_str(), 0) != 0 && errno != ENOENT)
+    Result<void> removed;
+    if (::unlinkat(directory_->get(), name.c_str(), 0) != 0 && errno != ENOENT)
+        removed = fail(system_error(errno, "unlink"));
+    if (removed) removed = sync_folder();
+    if (!removed)
         log::error("the journal's " + folder_ + "/" + name +
-                   " cannot be removed, and what it says may be done once more: " +
-                   system_error(errno, "unlink").message);
+                   " cannot be removed, and what it says may be done once more: " + removed.error().message);
 }
 
 }  // namespace tierfs::s3

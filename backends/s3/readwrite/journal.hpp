@@ -47,8 +47,11 @@ struct JournalRecord {
 /// SEQUENCE.damaged, and its bytes stay. Thread-safe. Calls sync the disk.
 class Journal {
   public:
-    /// Makes the folder, if need be. EBUSY: another mount of the same source uses it.
+    /// Makes the folder, if need be, not its parents: a missing one is a device that is not mounted, most likely. EBUSY:
+    /// another mount of the same source uses it, for seconds already.
     static Result<std::unique_ptr<Journal>> open(const std::string& folder, const std::string& identity);
+    /// How many records of a source are there, for who mounts it otherwise. Nothing is made.
+    static std::uint64_t count(const std::string& folder, const std::string& identity);
 
     /// A copy with a name in the folder, which goes with its last pointer.
     Result<std::shared_ptr<LocalCopy>> make();
@@ -72,15 +75,19 @@ class Journal {
 
   private:
     Journal(std::string folder, FileDescriptor directory, FileDescriptor lock)
-        : folder_(std::move(folder)), directory_(std::move(directory)), lock_(std::move(lock)) {}
+        : folder_(std::move(folder)),
+          directory_(std::make_shared<FileDescriptor>(std::move(directory))),
+          lock_(std::move(lock)) {}
     Result<void> look();
+    /// EINVAL: it makes no sense, and never will.
     Result<void> find(const std::string& name, std::vector<std::uint64_t>& replaced);
     std::shared_ptr<LocalCopy> copy_of(FileDescriptor file, std::string name);
     Result<void> write(const JournalRecord& record);
     Result<void> sync_folder();
 
     const std::string folder_;
-    const FileDescriptor directory_, lock_;
+    const std::shared_ptr<const FileDescriptor> directory_;  ///< of all copies, which may outlive this
+    const FileDescriptor lock_;
     std::atomic<std::uint64_t> made_{0};
     std::vector<Found> found_;
     std::uint64_t last_found_ = 0;

@@ -33,9 +33,10 @@ class LocalCopy {
     /// Gives an empty copy the first `size` bytes of this one: shared on the disk where the file system can.
     Result<void> copy_to(LocalCopy& other, std::uint64_t size) const;
     [[nodiscard]] const std::string& name() const { return name_; }
-    /// Whether its name stays when nobody here has it any more: a record of the journal needs it.
-    void keep(bool is_kept) { is_kept_ = is_kept; }
-    [[nodiscard]] bool is_kept() const { return is_kept_; }
+    /// So many records of the journal need its name, which stays when nobody here has it any more.
+    void keep() { ++keepers_; }
+    void let_go() { --keepers_; }
+    [[nodiscard]] bool is_kept() const { return keepers_ > 0; }
     /// What it takes on the disk, bytes.
     [[nodiscard]] std::uint64_t allocated() const;
     /// What the file system has left for others, bytes.
@@ -44,7 +45,7 @@ class LocalCopy {
   private:
     const FileDescriptor file_;
     const std::string name_;
-    std::atomic<bool> is_kept_{false};
+    std::atomic<int> keepers_{0};
 };
 
 /// Makes them in one folder. Thread-safe.

@@ -33,7 +33,7 @@ PosixBucket::PosixBucket(BucketCalls calls, LocalCopies copies, const Rules& rul
                          std::unique_ptr<Journal> journal)
     : calls_(std::move(calls)),
       copies_(std::move(copies)),
-      exclusive_(rules.exclusive),
+      exclusive_(rules.exclusive || journal),
       links_(rules.links),
       claims_(rules.claims && !journal),
       known_(rules.ttl),

@@ -172,6 +172,10 @@ class PosixBucket final : public PosixOrigin {
     Result<void> publish(const BucketNodePtr& node, bool is_synced) TIERFS_EXCLUDES(mutex_);
     /// Whether a name is gone here that the bucket may still have.
     bool is_removed(const std::string& path) { return back_ && back_->is_removed(path); }
+    /// All of them below a directory.
+    std::vector<std::string> removed_below(const std::string& marker) {
+        return back_ ? back_->removed_below(marker) : std::vector<std::string>();
+    }
     void closed(const BucketNodePtr& node, bool was_writing) TIERFS_EXCLUDES(mutex_);
     /// New files in a directory that nobody else sees yet.
     std::vector<std::string> unpublished_in(std::uint64_t directory) TIERFS_EXCLUDES(mutex_);
@@ -244,7 +248,7 @@ class PosixBucket final : public PosixOrigin {
         BucketNodePtr node, replaced_node;  ///< null: nobody holds it
     };
     static Result<void> check_move(const Move& move, unsigned flags);
-    Result<void> move_now(Move& move, unsigned flags, bool is_here_only);
+    Result<void> move_now(Move& move, unsigned flags, std::optional<std::uint64_t> before);
     Result<void> move_here(Move& move) TIERFS_EXCLUDES(mutex_);
     Result<void> move_file(Move& move);
     Result<void> move_tree(Move& move);
@@ -272,6 +276,12 @@ class PosixBucket final : public PosixOrigin {
     Result<void> wait_for_all();
     /// Before a name is made by the bucket: what is queued for it may be in the way.
     Result<void> wait_for_path(const std::string& path);
+    Result<void> wait_for_node(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
+    bool is_pending(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
+    /// Who changes the draft that a node has for another one holds this. No path of a file begins so.
+    static PathLocks::Path change_of(const BucketNode& node) {
+        return {"//change/" + std::to_string(node.inode), false};
+    }
     Result<std::shared_ptr<Draft>> go_on(const BucketNodePtr& node, const std::shared_ptr<Draft>& frozen,
                                          std::uint64_t at_most) TIERFS_EXCLUDES(mutex_);
     Result<void> acknowledge(const BucketNodePtr& node, const std::string& path, bool is_synced)
@@ -323,6 +333,7 @@ class PosixBucket final : public PosixOrigin {
     std::unordered_map<std::uint64_t, std::weak_ptr<BucketNode>> fresh_ TIERFS_GUARDED_BY(mutex_);
     std::size_t sweep_at_ TIERFS_GUARDED_BY(mutex_) = 1024;
     const std::uint64_t journal_limit_;
+    std::size_t most_queued_ = 0;      ///< each takes a descriptor
     std::unique_ptr<WriteBack> back_;  ///< last: its threads use all else; null: writes=through
 };
 

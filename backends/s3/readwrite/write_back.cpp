@@ -78,6 +78,11 @@ void WriteBack::begin_thread() {
         threads_.emplace_back([this] { run(); });
 }
 
+/// A conflict is one for what the same file was made of since then, and not for another one that has come to its name.
+bool WriteBack::is_taken_over(const Entry& next, const Entry& former, bool is_conflict) {
+    return !is_conflict || (next.node && next.node == former.node);
+}
+
 void WriteBack::take_over(JournalRecord& record, const Entry& former) {
     record.expects = former.left;
     record.version = former.left_version;
@@ -89,7 +94,7 @@ Result<WriteBack::EntryPtr> WriteBack::add(Entry made, const EntryPtr& instead) 
     return add_now(std::move(made), instead);
 }
 
-Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, const EntryPtr& instead) {
+Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, EntryPtr instead) {
     const auto entry = std::make_shared<Entry>(std::move(made));
     auto& record = entry->record;
     const auto now = Clock::now();
@@ -100,8 +105,14 @@ Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, const EntryPtr& inste
         const MutexLock lock(mutex_);
         record.sequence = last_.fetch_add(1, std::memory_order_acq_rel) + 1;
         by_class_.at(class_of(record)).insert(record.sequence);  // from now on others may know of it
+        const bool is_same_path = instead && instead->record.path == record.path;
+        // What was acknowledged since then may rely on it.
+        if (is_same_path && instead->record.sequence + 1 != record.sequence) {
+            instead->state = Entry::State::queued;
+            instead = nullptr;
+        }
         record.replaces = instead ? instead->record.sequence : 0;
-        if (instead && instead->record.path == record.path) {
+        if (instead && is_same_path) {
             record.expects = instead->record.expects;
             record.version = instead->record.version;
             entry->former = instead->former;
@@ -121,16 +132,18 @@ Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, const EntryPtr& inste
     }
     // What was before it may have been done meanwhile.
     while (entry->former && entry->former->is_left) {
-        take_over(record, *entry->former);
+        while (entry->former->state != Entry::State::done) lock.wait(changed_);
+        const auto former = std::move(entry->former);
         entry->former = nullptr;
+        if (!is_taken_over(*entry, *former, former->is_conflict)) break;
+        take_over(record, *former);
         lock.unlock();
         auto changed = journal_->change(record);
         lock.lock();
         if (!changed) log::error("the journal cannot be written: " + changed.error().message);
     }
     if (instead) {
-        const auto before = instead->draft ? instead->draft->copy() : nullptr;
-        if (before && before != copy) before->keep(false);
+        if (instead->draft) instead->draft->copy()->let_go();
         erase(instead);
     }
     insert(entry);
@@ -142,7 +155,7 @@ Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, const EntryPtr& inste
 WriteBack::EntryPtr WriteBack::add_found(Entry found) {
     const auto entry = std::make_shared<Entry>(std::move(found));
     entry->since = entry->due = Clock::now();
-    if (entry->draft) entry->draft->copy()->keep(true);
+    entry->was_begun = true;  // perhaps by who died then
     const MutexLock lock(mutex_);
     if (const auto last = by_path_.find(entry->record.path); last != by_path_.end())
         entry->former = last->second;
@@ -154,7 +167,7 @@ WriteBack::EntryPtr WriteBack::add_found(Entry found) {
 
 bool WriteBack::hold(const EntryPtr& entry) {
     const MutexLock lock(mutex_);
-    if (entry->state != Entry::State::queued) return false;
+    if (entry->state != Entry::State::queued || entry->was_begun) return false;
     entry->state = Entry::State::held;
     return true;
 }
@@ -168,21 +181,26 @@ void WriteBack::let_go(const EntryPtr& entry) {
 void WriteBack::withdraw(const EntryPtr& entry) {
     const MutexLock one_at_a_time(changing_);
     journal_->done(entry->record.sequence);
-    if (entry->draft) entry->draft->copy()->keep(false);
+    if (entry->draft) entry->draft->copy()->let_go();
     const MutexLock lock(mutex_);
     erase(entry);
     changed_.notify_all();
 }
 
+bool WriteBack::is_last(const EntryPtr& entry) const {
+    return entry->record.sequence == last_.load(std::memory_order_acquire);
+}
+
 bool WriteBack::stands_alone(const EntryPtr& entry) {
     const MutexLock lock(mutex_);
     const bool is_first = !entry->former || entry->former->state == Entry::State::done;
-    return is_first && entry->record.sequence == last_.load(std::memory_order_acquire);
+    return is_first && is_last(entry);
 }
 
 bool WriteBack::is_new(const EntryPtr& entry) {
     if (!entry || entry->record.kind == JournalRecord::Kind::remove) return true;
     const MutexLock lock(mutex_);
+    if (entry->was_begun) return false;
     const auto& former = entry->former;
     const bool is_waited_for = former && former->state != Entry::State::done;
     return is_waited_for ? former->record.kind == JournalRecord::Kind::remove
@@ -219,9 +237,33 @@ bool WriteBack::is_removed(const std::string& path) {
     return found != by_path_.end() && found->second->record.kind == JournalRecord::Kind::remove;
 }
 
-bool WriteBack::is_empty() {
+std::vector<std::string> WriteBack::removed_below(const std::string& marker) {
+    std::vector<std::string> removed;
     const MutexLock lock(mutex_);
-    return entries_.empty();
+    if (by_class_.at(removal).empty()) return removed;
+    for (const auto& [path, entry] : by_path_) {
+        if (entry->record.kind == JournalRecord::Kind::remove && path.starts_with(marker))
+            removed.push_back(path);
+    }
+    return removed;
+}
+
+std::size_t WriteBack::size() {
+    const MutexLock lock(mutex_);
+    return entries_.size();
+}
+
+bool WriteBack::is_done_to(std::uint64_t sequence) {
+    const MutexLock lock(mutex_);
+    return entries_.empty() || entries_.begin()->first > sequence;
+}
+
+bool WriteBack::is_queued_below(const std::string& path) {
+    const MutexLock lock(mutex_);
+    return std::any_of(by_path_.begin(), by_path_.end(), [&](const auto& one) {
+        const auto& queued = one.first;
+        return queued.starts_with(path) && (queued.size() == path.size() || queued[path.size()] == '/');
+    });
 }
 
 std::uint64_t WriteBack::hurry() {
@@ -319,6 +361,7 @@ void WriteBack::run() {
             continue;
         }
         entry->state = Entry::State::running;
+        entry->was_begun = true;
         ++running_;
         begin_thread();  // for what else may be begun
         lock.unlock();
@@ -329,39 +372,38 @@ void WriteBack::run() {
     }
 }
 
-/// What comes next at its path must find there what this has left.
-void WriteBack::hand_on(const EntryPtr& entry, const Outcome& outcome) {
+/// What comes next at its path must find there what this has left; returns that, which is not begun yet.
+WriteBack::EntryPtr WriteBack::hand_on(const EntryPtr& entry, const Outcome& outcome) {
     using Expects = JournalRecord::Expects;
-    const MutexLock one_at_a_time(changing_);
     EntryPtr next;
     JournalRecord record;
     {
         const MutexLock lock(mutex_);
+        const bool is_conflict = outcome.kind == Outcome::Kind::conflict;
+        const bool is_removed = entry->record.kind == JournalRecord::Kind::remove;
+        entry->left = is_removed                ? Expects::nothing
+                      : outcome.version.empty() ? Expects::anything
+                                                : Expects::version;
+        entry->left_version = outcome.version;
+        // Another host's object stays, and refuses what the same file was written to since then, too.
+        if (is_conflict) {
+            entry->left = entry->record.expects;
+            entry->left_version = entry->record.version;
+        }
         entry->is_left = true;
-        // Another host's object stays, and refuses whatever comes next, too.
-        entry->left = entry->record.expects;
-        entry->left_version = entry->record.version;
-        if (outcome.kind == Outcome::Kind::done) {
-            const bool is_removed = entry->record.kind == JournalRecord::Kind::remove;
-            entry->left = is_removed                ? Expects::nothing
-                          : outcome.version.empty() ? Expects::anything
-                                                    : Expects::version;
-            entry->left_version = outcome.version;
+        entry->is_conflict = is_conflict;
+        const auto last = by_path_.find(entry->record.path);
+        if (last == by_path_.end() || last->second == entry) return nullptr;
+        for (auto at = entries_.upper_bound(entry->record.sequence); at != entries_.end() && !next; ++at) {
+            if (at->second->former == entry) next = at->second;
         }
-        for (auto at = entries_.upper_bound(entry->record.sequence); at != entries_.end(); ++at) {
-            if (at->second->former != entry) continue;
-            next = at->second;
-            break;
-        }
-        if (!next) return;
+        if (!next || !is_taken_over(*next, *entry, is_conflict)) return next;
         take_over(next->record, *entry);
         record = next->record;
     }
-    // It is not begun before its record says so, too.
     if (auto changed = journal_->change(record); !changed)
         log::error("the journal cannot be written: " + changed.error().message);
-    const MutexLock lock(mutex_);
-    next->former = nullptr;
+    return next;
 }
 
 void WriteBack::finish(const EntryPtr& entry, Outcome outcome) {
@@ -378,10 +420,12 @@ void WriteBack::finish(const EntryPtr& entry, Outcome outcome) {
         changed_.notify_all();
         return;
     }
-    hand_on(entry, outcome);
+    const MutexLock one_at_a_time(changing_);
+    const auto next = hand_on(entry, outcome);
     journal_->done(entry->record.sequence);
-    if (entry->draft) entry->draft->copy()->keep(false);
+    if (entry->draft) entry->draft->copy()->let_go();
     const MutexLock lock(mutex_);
+    if (next && next->former == entry) next->former = nullptr;
     --running_;
     ++done_;
     conflicts_ += outcome.kind == Outcome::Kind::conflict ? 1 : 0;

@@ -49,10 +49,11 @@ class WriteBack {
         enum class State : std::uint8_t { queued, held, running, done } state = State::queued;
         Clock::time_point due;
         unsigned failures = 0;
+        bool was_begun = false;         ///< the bucket may have it, whatever was heard of that
         std::string error = {};         ///< of the last one
         std::shared_ptr<Entry> former;  ///< at the same path, until that is done
         /// Once it has been done: what whatever comes next at its path finds there.
-        bool is_left = false;
+        bool is_left = false, is_conflict = false;
         JournalRecord::Expects left = JournalRecord::Expects::nothing;
         std::string left_version = {};
     };
@@ -85,17 +86,19 @@ class WriteBack {
 
     /// Returns when it stands in the journal, also while the mount ends. The sequence is given to it here; `expects` counts where nothing of its path
     /// is queued. `instead`: an entry that the caller holds, and that goes: where it has the same path, what it expected
-    /// is expected of the new one. For two entries of one path the caller sees to the order.
+    /// is expected of the new one, and if anything was acknowledged after it by now it stays. For two entries of one path the caller sees to the order.
     Result<EntryPtr> add(Entry entry, const EntryPtr& instead = nullptr) TIERFS_EXCLUDES(mutex_, changing_);
     /// What the journal had when it was opened.
     EntryPtr add_found(Entry entry) TIERFS_EXCLUDES(mutex_);
 
-    /// False: it has been begun, or done. Else it is not begun until it is let go, replaced or withdrawn.
+    /// False: it has been begun at some time. Else it is not begun until it is let go, replaced or withdrawn.
     bool hold(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_);
     void let_go(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_);
     /// Of one that is held: it is never done.
     void withdraw(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_, changing_);
-    /// Whether nothing was acknowledged after it, and nothing at its path is queued before it.
+    /// Whether nothing was acknowledged after it.
+    [[nodiscard]] bool is_last(const EntryPtr& entry) const;
+    /// And nothing at its path is queued before it.
     [[nodiscard]] bool stands_alone(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_);
     /// Whether there is nothing at its path before it, so that it leaves nothing there if it goes elsewhere: of null, and of
     /// a removal, nothing ever is.
@@ -108,7 +111,12 @@ class WriteBack {
     EntryPtr at(const std::string& path) TIERFS_EXCLUDES(mutex_);
     /// Whether a removal is.
     bool is_removed(const std::string& path) TIERFS_EXCLUDES(mutex_);
-    [[nodiscard]] bool is_empty() TIERFS_EXCLUDES(mutex_);
+    /// Removals in a folder, by the paths that begin with `marker`.
+    std::vector<std::string> removed_below(const std::string& marker) TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] std::size_t size() TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] bool is_done_to(std::uint64_t sequence) TIERFS_EXCLUDES(mutex_);
+    /// Whether something is queued for a path, or below it.
+    [[nodiscard]] bool is_queued_below(const std::string& path) TIERFS_EXCLUDES(mutex_);
 
     /// Nothing lingers of what is queued now; returns the last sequence of it.
     std::uint64_t hurry() TIERFS_EXCLUDES(mutex_);
@@ -128,7 +136,7 @@ class WriteBack {
 
   private:
     enum Class : std::size_t { heavy, light, removal, kClasses };
-    Result<EntryPtr> add_now(Entry entry, const EntryPtr& instead) TIERFS_EXCLUDES(mutex_);
+    Result<EntryPtr> add_now(Entry entry, EntryPtr instead) TIERFS_EXCLUDES(mutex_);
     static Class class_of(const JournalRecord& record);
     void insert(const EntryPtr& entry) TIERFS_REQUIRES(mutex_);
     void erase(const EntryPtr& entry) TIERFS_REQUIRES(mutex_);
@@ -136,7 +144,9 @@ class WriteBack {
     EntryPtr next(Clock::time_point now, Clock::time_point& wake) TIERFS_REQUIRES(mutex_);
     void run() TIERFS_EXCLUDES(mutex_, changing_);
     void finish(const EntryPtr& entry, Outcome outcome) TIERFS_EXCLUDES(mutex_, changing_);
-    void hand_on(const EntryPtr& entry, const Outcome& outcome) TIERFS_EXCLUDES(mutex_, changing_);
+    EntryPtr hand_on(const EntryPtr& entry, const Outcome& outcome) TIERFS_EXCLUDES(mutex_)
+        TIERFS_REQUIRES(changing_);
+    static bool is_taken_over(const Entry& next, const Entry& former, bool is_conflict);
     static void take_over(JournalRecord& record, const Entry& former);
     void begin_thread() TIERFS_REQUIRES(mutex_);
     [[nodiscard]] Result<void> stopped_or_done() const TIERFS_REQUIRES(mutex_);

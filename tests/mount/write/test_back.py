@@ -222,6 +222,81 @@ def test_in_the_order_of_acknowledgement(rgw_bucket, back):
             data.expect_same(body(rgw_bucket, f"shard{number}-{part}"), data.content(f"{number} {part}", size), f"{number} {part}")
 
 
+def test_an_empty_marker_comes_last(rgw_bucket, back, refusing):
+    m = back()
+    os.listdir(m.path)
+    refusing()
+    synced(m.path / "data", b"what it marks")
+    (m.path / "_SUCCESS").touch()
+    time.sleep(2.5)
+    rgw_bucket.server.control(fail_changes=0, fail_next=0)
+    seen = []
+    processes.wait_until(lambda: seen.append(keys(rgw_bucket)) or len(seen[-1]) == 2, timeout=30, what="both are there")
+    assert ["_SUCCESS"] not in seen
+
+
+def test_times_of_what_is_cut_before_it_is_there(back):
+    m = back()
+    (m.path / "file").write_bytes(b"content")
+    os.utime(m.path / "file", ns=(5, 5))
+    os.truncate(m.path / "file", 3)
+    assert os.stat(m.path / "file").st_mtime_ns > 10 ** 18 and (m.path / "file").read_bytes() == b"con"
+
+
+def test_zeros_at_the_end_are_found_again(rgw_bucket, back, refusing):
+    rgw_bucket.put("file", bytes(range(1, 101)))
+    m = back()
+    refusing()
+    handle = os.open(m.path / "file", os.O_RDWR)
+    processes.check(["fallocate", "--zero-range", "--offset", "50", "--length", "50", f"/proc/{os.getpid()}/fd/{handle}"])
+    os.close(handle)
+    m.kill_hard()
+    refusing.server.calm()
+    m = back()
+    expected = bytes(range(1, 51)) + bytes(50)
+    data.expect_same((m.path / "file").read_bytes(), expected, "found again")
+    flush(m)
+    data.expect_same(body(rgw_bucket, "file"), expected, "at the bucket")
+
+
+def test_renames_while_others_write(rgw_bucket, back):
+    """What the bucket has is renamed after what was written before, whatever is written meanwhile."""
+    rgw_bucket.put("folder/file", b"x")
+    rgw_bucket.put("one", b"x")
+    m = back()
+    end = threading.Event()
+
+    def write():
+        number = 0
+        while not end.is_set():
+            number += 1
+            (m.path / f"busy{number % 5}").write_bytes(b"x" * number)
+            time.sleep(0.05)
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        os.rename(m.path / "folder", m.path / "renamed")
+        os.rename(m.path / "one", m.path / "two")
+    finally:
+        end.set()
+        writer.join()
+    assert (m.path / "renamed/file").read_bytes() == b"x" and {"renamed/file", "two"} <= set(keys(rgw_bucket))
+
+
+def test_what_a_journal_holds_is_not_forgotten(rgw_bucket, back, mount, refusing, folder):
+    m = back()
+    refusing()
+    (m.path / "file").write_bytes(b"x")
+    processes.check([daemon.BINARY, "umount", "--leave", m.path], timeout=60)
+    refusing.server.calm()
+    options = rgw_bucket.options({"rw": None, "writes": "through", "journal.path": str(folder / "journal")})
+    text = ",".join(key if value is None else f"{key}={value}" for key, value in options.items())
+    made = processes.run([daemon.BINARY, rgw_bucket.source(), m.path, "-o", text], env={**os.environ, **rgw_bucket.env})
+    assert made.returncode != 0 and "1 changes that an earlier mount has acknowledged" in made.err, made
+    other = mount(rgw_bucket.source(), rgw_bucket.options({"journal.path": str(folder / "journal")}), env=rgw_bucket.env)
+    assert "holds 1 changes" in other.log_tail()
+
+
 @pytest.mark.release
 def test_another_hosts_object_is_not_overwritten(rgw_bucket, back):
     rgw_bucket.put("file", b"first")
@@ -231,13 +306,17 @@ def test_another_hosts_object_is_not_overwritten(rgw_bucket, back):
     os.write(handle, b"ours")
     os.fsync(handle)
     synced(m.path / "new", b"our new one")
+    large = data.content("large", 12 * MIB)
+    synced(m.path / "large", large)
     rgw_bucket.put("file", b"theirs")
     rgw_bucket.put("new", b"their new one")
+    rgw_bucket.put("large", b"their large one")
     flush(m)
     assert body(rgw_bucket, "file") == b"theirs" and body(rgw_bucket, "new") == b"their new one"
     beside = {key.split(".conflict-")[0]: key for key in keys(rgw_bucket) if ".conflict-" in key}
     assert body(rgw_bucket, beside["file"]) == b"ours" and body(rgw_bucket, beside["new"]) == b"our new one"
-    assert queue(m)["conflicts"] == 2
+    assert body(rgw_bucket, "large") == b"their large one" and body(rgw_bucket, beside["large"]) == large
+    assert queue(m)["conflicts"] == 3
     assert error_of(os.fsync, handle) == errno.ESTALE
     os.close(handle)
     assert (m.path / "file").read_bytes() == b"theirs" and (m.path / "new").read_bytes() == b"their new one"

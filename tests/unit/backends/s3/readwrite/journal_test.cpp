@@ -110,7 +110,7 @@ TEST_F(JournalTest, WhatWasDoneIsGone) {
     auto copy = add(*journal, record, 1, "a");
     EXPECT_EQ(names(*journal).size(), 2U);
     journal->done(1);
-    copy->keep(false);
+    copy->let_go();
     copy.reset();
     EXPECT_TRUE(names(*journal).empty());
 }
@@ -120,7 +120,7 @@ TEST_F(JournalTest, BytesThatWereNeverAcknowledgedAreRemoved) {
         auto journal = open();
         auto copy = *journal->make();
         ASSERT_TRUE(copy->write(bytes_of("hello"), 0));
-        copy->keep(true);  // as if the process had died
+        copy->keep();  // as if the process had died
     }
     auto journal = open();
     EXPECT_TRUE(names(*journal).empty());
@@ -157,11 +157,13 @@ TEST_F(JournalTest, ADamagedRecordIsPutAsideWithItsBytes) {
         name = journal->folder() + "/0000000000000001.record";
         std::ofstream(name) << "{\"sequence\": 1";
     }
-    auto journal = open();
-    EXPECT_EQ(journal->take_found().size(), 1U);
-    EXPECT_FALSE(fs::exists(name));
-    EXPECT_EQ(names(*journal).size(), 4U);
-    EXPECT_TRUE(fs::exists(journal->folder() + "/0000000000000001.damaged"));
+    for (int start = 0; start < 2; ++start) {
+        auto journal = open();
+        EXPECT_EQ(journal->take_found().size(), 1U);
+        EXPECT_FALSE(fs::exists(name));
+        EXPECT_EQ(names(*journal).size(), 4U);
+        EXPECT_TRUE(fs::exists(journal->folder() + "/0000000000000001.damaged"));
+    }
 }
 
 TEST_F(JournalTest, BytesThatAreCutShortAreNoFile) {
@@ -172,6 +174,29 @@ TEST_F(JournalTest, BytesThatAreCutShortAreNoFile) {
         fs::resize_file(journal->folder() + "/" + record.bytes, 3);
     }
     EXPECT_TRUE(open()->take_found().empty());
+}
+
+TEST_F(JournalTest, WhatCannotBeReadNowIsNotPutAside) {
+    {
+        auto journal = open();
+        JournalRecord record;
+        (void)add(*journal, record, 1, "a");
+        fs::remove(journal->folder() + "/" + record.bytes);
+        fs::create_symlink("elsewhere", journal->folder() + "/" + record.bytes);
+    }
+    EXPECT_FALSE(Journal::open(folder_.path().string(), kIdentity));
+    EXPECT_EQ(Journal::count(folder_.path().string(), kIdentity), 1U);
+    EXPECT_EQ(Journal::count(folder_.path().string(), "s3:another"), 0U);
+}
+
+TEST_F(JournalTest, LiesInAFolderWhoseParentIsThere) {
+    const auto missing = folder_.path() / "no device/journal";
+    const auto opened = Journal::open(missing.string(), kIdentity);
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().code, ENOENT);
+    fs::permissions(folder_.path(), fs::perms::all);
+    EXPECT_TRUE(open());
+    EXPECT_EQ(fs::status(folder_.path()).permissions(), fs::perms::all);
 }
 
 TEST_F(JournalTest, IsOfOneMountAndOneSource) {
