@@ -1,5 +1,4 @@
 // Write-back: what is acknowledged here and brought to the bucket later. See posix_bucket.hpp and write_back.hpp.
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -95,6 +94,20 @@ std::uint64_t PosixBucket::hurry() {
     return back_ ? back_->hurry() : 0;
 }
 
+PosixQueue PosixBucket::queue() const {
+    const auto figures = back_->figures();
+    PosixQueue queue;
+    queue.entries = figures.entries;
+    queue.bytes = figures.bytes;
+    queue.running = figures.running;
+    queue.conflicts = figures.conflicts;
+    queue.done = figures.done;
+    queue.done_to = figures.done_to;
+    queue.oldest_s = figures.oldest_s;
+    queue.error = figures.error;
+    return queue;
+}
+
 Result<std::shared_ptr<LocalCopy>> PosixBucket::make_copy() {
     return back_ ? back_->journal().make() : copies_.make();
 }
@@ -144,6 +157,26 @@ Result<void> PosixBucket::wait_for_node(const BucketNodePtr& node) {
     if (!pending) return {};
     back_->hurry();
     return back_->wait_for(pending, WriteBack::Clock::now() + calls_.deadline());
+}
+
+Result<std::shared_ptr<Draft>> PosixBucket::draft_to_change(const BucketNodePtr& node,
+                                                            std::uint64_t at_most) {
+    if (back_) {
+        if (auto room = wait_for_room(); !room) return fail(std::move(room.error()));
+    }
+    for (;;) {
+        std::shared_ptr<Draft> draft;
+        {
+            const MutexLock lock(mutex_);
+            draft = node->draft;
+            if (!draft) return fail(EBADF, "the file is not open for writing");
+            if (node->standing == BucketNode::Standing::replaced && !draft->is_changed())
+                return fail(ESTALE, "another host has replaced or removed the object since it was opened");
+            if (back_) node->changed_after = back_->last();
+        }
+        if (!draft->is_frozen()) return draft;
+        if (auto next = go_on(node, draft, at_most); !next || *next) return next;
+    }
 }
 
 /// The draft in which a file is changed that has been acknowledged as it was; null: another one has come meanwhile.
@@ -441,86 +474,6 @@ void PosixBucket::refused(const WriteBack::Entry& entry) {
     if (node->opens != 0 || node->draft != entry.draft) return;
     given_up = std::move(node->draft);
     node->draft = nullptr;
-}
-
-/// A directory need not be at the bucket: what is in it is to be brought there.
-BucketNodePtr PosixBucket::directory_at(const std::string& path) {
-    auto at = root_;
-    std::size_t begin = 0;
-    while (begin < path.size()) {
-        const auto end = std::min(path.find('/', begin), path.size());
-        const auto name = path.substr(begin, end - begin);
-        begin = end + 1;
-        const auto inode = numbers_.number(place_of(at->inode, name));
-        const MutexLock lock(mutex_);
-        auto next = find_locked(inode);
-        if (!next || !S_ISDIR(next->type)) {
-            next = std::make_shared<BucketNode>(inode, S_IFDIR, 0);
-            next->parent = at;
-            next->name = name;
-            add_locked(next);
-        }
-        at = std::move(next);
-    }
-    return at;
-}
-
-void PosixBucket::recover_file(const BucketNodePtr& directory, const std::string& name,
-                               Journal::Found found) {
-    auto draft = std::make_shared<Draft>(calls_, totals_, std::move(found.copy), found.record.metadata,
-                                         found.record.size);
-    (void)draft->freeze();
-    BucketNodePtr node;
-    {
-        const MutexLock lock(mutex_);
-        node = find_locked(numbers_.number(place_of(directory->inode, name)));
-    }
-    if (!node || node->standing != BucketNode::Standing::named) {
-        node = new_file(directory, name, 0, nullptr);
-        const MutexLock lock(mutex_);
-        node->opens = node->writers = 0;
-        node->has_object = found.record.expects != JournalRecord::Expects::nothing;
-        add_locked(node);
-        if (!node->has_object) fresh_[node->inode] = node;
-    }
-    WriteBack::Entry entry;
-    entry.record = std::move(found.record);
-    entry.draft = draft;
-    entry.node = node;
-    {
-        const MutexLock lock(mutex_);
-        node->draft = draft;
-    }
-    auto pending = back_->add_found(std::move(entry));
-    const MutexLock lock(mutex_);
-    if (node->draft == draft && draft->is_changed()) node->pending = std::move(pending);
-}
-
-/// What an earlier daemon has acknowledged is here from the beginning.
-void PosixBucket::recover() {
-    constexpr std::size_t kFewest = 256;
-    rlimit descriptors{};
-    const bool is_known = ::getrlimit(RLIMIT_NOFILE, &descriptors) == 0;
-    most_queued_ = std::max(kFewest, static_cast<std::size_t>(is_known ? descriptors.rlim_cur / 4 : 0));
-    auto found = back_->journal().take_found();
-    if (found.empty()) return;
-    log::info("the journal " + back_->journal().folder() + " holds " + std::to_string(found.size()) +
-              " changes that are still to be brought to the bucket");
-    for (auto& one : found) {
-        const auto [above, name] = split_path(one.record.path);
-        const auto directory = directory_at(above);
-        if (one.record.kind == JournalRecord::Kind::put) {
-            recover_file(directory, name, std::move(one));
-            continue;
-        }
-        const auto place = place_of(directory->inode, name);
-        const auto node = find(numbers_.number(place));
-        WriteBack::Entry entry;
-        entry.record = std::move(one.record);
-        entry.directory = directory;
-        (void)back_->add_found(std::move(entry));
-        unlinked(node, place, Facts());
-    }
 }
 
 }  // namespace tierfs::s3

@@ -334,7 +334,8 @@ Result<void> Draft::write(std::span<const std::byte> bytes, std::uint64_t offset
         if (offset != last_end_) run_begin_ = offset;
         last_end_ = end;
     }
-    digests_.written(bytes, offset);
+    // Whoever uploads it later makes it then, and the writer does not wait for it.
+    if (totals_.sends_early) digests_.written(bytes, offset);
     send_what_is_complete(offset, end);
     return {};
 }

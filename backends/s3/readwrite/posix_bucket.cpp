@@ -213,26 +213,6 @@ std::shared_ptr<Draft> PosixBucket::draft_of(const BucketNode& node) {
     return node.draft;
 }
 
-Result<std::shared_ptr<Draft>> PosixBucket::draft_to_change(const BucketNodePtr& node,
-                                                            std::uint64_t at_most) {
-    if (back_) {
-        if (auto room = wait_for_room(); !room) return fail(std::move(room.error()));
-    }
-    for (;;) {
-        std::shared_ptr<Draft> draft;
-        {
-            const MutexLock lock(mutex_);
-            draft = node->draft;
-            if (!draft) return fail(EBADF, "the file is not open for writing");
-            if (node->standing == BucketNode::Standing::replaced && !draft->is_changed())
-                return fail(ESTALE, "another host has replaced or removed the object since it was opened");
-            if (back_) node->changed_after = back_->last();
-        }
-        if (!draft->is_frozen()) return draft;
-        if (auto next = go_on(node, draft, at_most); !next || *next) return next;
-    }
-}
-
 Result<PosixBucket::Object> PosixBucket::object_of(const BucketNode& node) {
     const MutexLock lock(mutex_);
     auto path = path_locked(node, true);
@@ -508,17 +488,7 @@ PosixStats PosixBucket::stats() const {
     stats.dirty_bytes = sums.dirty_bytes;
     stats.oldest_dirty_s = sums.oldest_s;
     stats.hidden = hidden_.sums();
-    if (!back_) return stats;
-    const auto figures = back_->figures();
-    stats.queue.emplace();
-    stats.queue->entries = figures.entries;
-    stats.queue->bytes = figures.bytes;
-    stats.queue->running = figures.running;
-    stats.queue->conflicts = figures.conflicts;
-    stats.queue->done = figures.done;
-    stats.queue->done_to = figures.done_to;
-    stats.queue->oldest_s = figures.oldest_s;
-    stats.queue->error = figures.error;
+    if (back_) stats.queue = queue();
     return stats;
 }
 

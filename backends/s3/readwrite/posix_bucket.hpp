@@ -270,6 +270,7 @@ class PosixBucket final : public PosixOrigin {
     void tell_lost_update(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
 
     // bucket_back.cpp, of a write-back mount
+    [[nodiscard]] PosixQueue queue() const;
     Result<std::shared_ptr<LocalCopy>> make_copy();
     [[nodiscard]] bool is_full();
     Result<void> wait_for_room();
@@ -302,6 +303,7 @@ class PosixBucket final : public PosixOrigin {
     WriteBack::Outcome keep_beside(const WriteBack::Entry& entry);
     void brought(const WriteBack::Entry& entry, const Facts& facts) TIERFS_EXCLUDES(mutex_);
     void refused(const WriteBack::Entry& entry) TIERFS_EXCLUDES(mutex_);
+    // bucket_recover.cpp
     void recover() TIERFS_EXCLUDES(mutex_);
     BucketNodePtr directory_at(const std::string& path) TIERFS_EXCLUDES(mutex_);
     void recover_file(const BucketNodePtr& directory, const std::string& name, Journal::Found found)

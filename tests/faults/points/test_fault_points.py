@@ -40,7 +40,7 @@ UNREACHED = {
                     "locks", "lock", "getlk", "flock", "tmpfile")},
     **{f"s3.copy.{call}": "only on writable mounts; tests/mount/write/test_write_s3.py has each of them"
        for call in ("open", "write", "read", "truncate")},
-    **{f"s3.{call}": "only with writes=back; tests/mount/write/test_back.py has each of them"
+    **{f"s3.{call}": "only with writes=back; tests/mount/write/test_back_crash.py has each of them"
        for call in ("copy.sync", "journal.open", "journal.record", "journal.sync", "journal.rename")},
     "live.forget": "only on writable mounts; tests/mount/write/test_locks.py",
     "nvme.probe": "only of a device that failed; tests/mount/cache/test_devices.py has some",
