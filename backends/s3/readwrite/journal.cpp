@@ -204,7 +204,7 @@ Result<void> Journal::look() {
     std::vector<std::uint64_t> replaced;
     for (const auto& name : records) {
         last_found_ = std::max(last_found_, *number_of(name, kRecord));
-        const auto found = find(name, replaced);
+        auto found = find(name, replaced);
         if (found) continue;
         // What cannot be read now may be read by the next mount.
         if (found.error().code != EINVAL) return found;

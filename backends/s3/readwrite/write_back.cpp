@@ -153,7 +153,7 @@ Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, EntryPtr instead) {
 }
 
 WriteBack::EntryPtr WriteBack::add_found(Entry found) {
-    const auto entry = std::make_shared<Entry>(std::move(found));
+    auto entry = std::make_shared<Entry>(std::move(found));
     entry->since = entry->due = Clock::now();
     entry->was_begun = true;  // perhaps by who died then
     const MutexLock lock(mutex_);
