@@ -11,7 +11,6 @@
 #include "backends/origin/upload_name.hpp"
 #include "backends/s3/readwrite/posix_bucket.hpp"
 #include "config/base/log.hpp"
-#include "config/base/sync_point.hpp"
 #include "config/base/time.hpp"
 
 namespace tierfs::s3 {
@@ -146,6 +145,17 @@ Result<void> PosixBucket::wait_for_path(const std::string& path) {
 bool PosixBucket::is_pending(const BucketNode& node) {
     const MutexLock lock(mutex_);
     return node.pending != nullptr;
+}
+
+void PosixBucket::give_up_upload(Place place) {
+    if (!back_) return;
+    const auto node = find(numbers_.number(place));
+    WriteBack::EntryPtr pending;
+    if (node) {
+        const MutexLock lock(mutex_);
+        if (!node->has_object) pending = node->pending;
+    }
+    if (pending) back_->give_up(pending, WriteBack::Clock::now() + calls_.deadline());
 }
 
 Result<void> PosixBucket::wait_for_node(const BucketNodePtr& node) {
@@ -345,7 +355,6 @@ Result<void> PosixBucket::move_here(Move& move) {
         if (pending) back_->let_go(pending);
         return done;
     }
-    TIERFS_SYNC_POINT("s3.back.renamed");
     draft->set_path(move.to);
     recent_->forget(move.to);
     moved(move);
@@ -353,7 +362,6 @@ Result<void> PosixBucket::move_here(Move& move) {
 }
 
 WriteBack::Outcome PosixBucket::bring(const WriteBack::Entry& entry) {
-    TIERFS_SYNC_POINT("s3.back.bringing");
     return entry.record.kind == JournalRecord::Kind::put ? bring_file(entry) : bring_removal(entry);
 }
 
@@ -381,7 +389,11 @@ WriteBack::Outcome PosixBucket::bring_file(const WriteBack::Entry& entry) {
         entry.draft->found_published({record.path, *there});
         facts = std::move(there);
     }
-    if (!facts) return again(facts.error());
+    if (!facts) {
+        auto outcome = again(facts.error());
+        outcome.is_untouched = facts.error().code == ECANCELED;
+        return outcome;
+    }
     brought(entry, *facts);
     return as_done(is_strong_etag(facts->version) ? facts->version : "");
 }

@@ -355,6 +355,8 @@ Result<void> PosixBucket::remove(const PosixNode& directory, const std::string& 
     const auto inode = numbers_.number(place);
     if (is_directory) {
         if (auto waited = wait_for_all(); !waited) return waited;
+    } else {
+        give_up_upload(place);
     }
     const PathLocks::Held held(locks_, {{*path, is_directory}});
     TIERFS_SYNC_POINT("s3.removing");

@@ -64,6 +64,7 @@ Result<void> PosixBucket::rename(const PosixNode& from, const std::string& name,
     }
     const auto deadline = WriteBack::Clock::now() + calls_.deadline();
     for (auto before = back_->last();;) {
+        give_up_upload(move.from_place);
         Move here = move;
         auto done = move_now(here, flags, before);
         if (done || done.error().code != EINPROGRESS) return done;

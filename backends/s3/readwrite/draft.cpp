@@ -222,6 +222,7 @@ Result<void> Draft::freeze() {
 }
 
 void Draft::unfreeze() {
+    is_given_up_.store(false, std::memory_order_relaxed);
     const MutexLock lock(mutex_);
     is_frozen_ = false;
 }

@@ -118,6 +118,9 @@ class Draft {
 
     /// Gets what is at the base alone, and lets nobody change a byte from then on.
     Result<void> freeze() TIERFS_EXCLUDES(mutex_);
+    /// publish() ends as soon as it can, with ECANCELED where it has not made an object of several parts yet: for who would
+    /// have it published elsewhere.
+    void give_up() { is_given_up_.store(true, std::memory_order_relaxed); }
     /// It is an object now: nobody needs it as it is.
     void unfreeze() TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] bool is_frozen() TIERFS_EXCLUDES(mutex_);
@@ -191,6 +194,7 @@ class Draft {
         TIERFS_EXCLUDES(mutex_);
     Result<std::string> publish_parts(const std::string& path, const PutOptions& condition)
         TIERFS_EXCLUDES(mutex_);
+    Result<void> is_wanted_here() TIERFS_EXCLUDES(mutex_);
     Result<void> send_all_parts(std::uint64_t size) TIERFS_EXCLUDES(mutex_);
     Result<std::vector<UploadPart>> parts_sent() TIERFS_EXCLUDES(mutex_);
     Result<void> publish_metadata(const std::string& path) TIERFS_EXCLUDES(mutex_);
@@ -203,6 +207,7 @@ class Draft {
     DraftTotals& totals_;
     const std::shared_ptr<LocalCopy> copy_;
     PartDigests digests_;  ///< for who has the turn
+    std::atomic<bool> is_given_up_{false};
 
     Mutex mutex_;
     std::condition_variable changed_;

@@ -151,8 +151,15 @@ bool Draft::can_send_all() {
     return true;
 }
 
+Result<void> Draft::is_wanted_here() {
+    if (!is_given_up_.exchange(false, std::memory_order_relaxed)) return {};
+    drop_upload();
+    return fail(ECANCELED, "it is to be published elsewhere");
+}
+
 Result<void> Draft::send_all_parts(std::uint64_t size) {
     for (auto number = 1U; PartSizes::range(number).begin < size; ++number) {
+        if (auto wanted = is_wanted_here(); !wanted) return wanted;
         auto range = PartSizes::range(number);
         range.end = std::min(range.end, size);
         bool from_base = false;
@@ -176,7 +183,7 @@ Result<void> Draft::send_all_parts(std::uint64_t size) {
         if (failed) break;  // parts_sent() tells
     }
     wait_for_parts(0);
-    return {};
+    return is_wanted_here();
 }
 
 Result<std::vector<UploadPart>> Draft::parts_sent() {

@@ -23,7 +23,6 @@
 #include "config/base/fault_point.hpp"
 #include "config/base/json_text.hpp"
 #include "config/base/log.hpp"
-#include "config/base/sync_point.hpp"
 
 namespace tierfs::s3 {
 
@@ -297,7 +296,6 @@ Result<void> Journal::write(const JournalRecord& record) {
     auto written = write_all(file.get(), record_text(record));
     if (written && TIERFS_FAULT_CALL("s3.journal.sync", ::fdatasync(file.get())) != 0)
         written = fail(system_error(errno, "syncing a record"));
-    TIERFS_SYNC_POINT("s3.journal.recorded");
     if (written && TIERFS_FAULT_CALL("s3.journal.rename", ::renameat(directory_->get(), made.c_str(),
                                                                      directory_->get(), name.c_str())) != 0)
         written = fail(system_error(errno, "naming a record"));

@@ -278,6 +278,8 @@ class PosixBucket final : public PosixOrigin {
     /// Before a name is made by the bucket: what is queued for it may be in the way.
     Result<void> wait_for_path(const std::string& path);
     Result<void> wait_for_node(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
+    /// Of a new file that gets another name, or goes. No path may be locked.
+    void give_up_upload(Place place) TIERFS_EXCLUDES(mutex_);
     bool is_pending(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
     /// Who changes the draft that a node has for another one holds this. No path of a file begins so.
     static PathLocks::Path change_of(const BucketNode& node) {

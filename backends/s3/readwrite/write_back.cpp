@@ -6,7 +6,6 @@
 
 #include "backends/s3/readwrite/draft.hpp"
 #include "config/base/log.hpp"
-#include "config/base/sync_point.hpp"
 
 namespace tierfs::s3 {
 
@@ -121,9 +120,7 @@ Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, EntryPtr instead) {
         }
     }
     const auto copy = entry->draft ? entry->draft->copy() : nullptr;
-    TIERFS_SYNC_POINT("s3.back.adding");
     auto added = journal_->add(record, copy.get());
-    TIERFS_SYNC_POINT("s3.back.added");
     MutexLock lock(mutex_);
     if (!added) {
         by_class_.at(class_of(record)).erase(record.sequence);
@@ -170,6 +167,17 @@ bool WriteBack::hold(const EntryPtr& entry) {
     if (entry->state != Entry::State::queued || entry->was_begun) return false;
     entry->state = Entry::State::held;
     return true;
+}
+
+void WriteBack::give_up(const EntryPtr& entry, Clock::time_point deadline) {
+    MutexLock lock(mutex_);
+    const bool has_parts = entry->draft && entry->record.size > PartSizes::kFirst;
+    if (!has_parts || entry->state != Entry::State::running) return;
+    entry->draft->give_up();
+    while (entry->state == Entry::State::running && !is_stopping_) {
+        if (lock.wait_until(changed_, deadline) == std::cv_status::timeout && Clock::now() >= deadline)
+            return;
+    }
 }
 
 void WriteBack::let_go(const EntryPtr& entry) {
@@ -361,12 +369,11 @@ void WriteBack::run() {
             continue;
         }
         entry->state = Entry::State::running;
-        entry->was_begun = true;
+        entry->was_begun_before = std::exchange(entry->was_begun, true);
         ++running_;
         begin_thread();  // for what else may be begun
         lock.unlock();
         auto outcome = carry_out_(*entry);
-        TIERFS_SYNC_POINT("s3.back.carried_out");
         finish(entry, std::move(outcome));
         lock.lock();
     }
@@ -407,6 +414,15 @@ WriteBack::EntryPtr WriteBack::hand_on(const EntryPtr& entry, const Outcome& out
 }
 
 void WriteBack::finish(const EntryPtr& entry, Outcome outcome) {
+    if (outcome.kind == Outcome::Kind::again && outcome.is_untouched) {
+        const MutexLock lock(mutex_);
+        --running_;
+        entry->was_begun = entry->was_begun_before;
+        entry->due = Clock::now() + kLinger;  // whoever wanted that comes first
+        entry->state = Entry::State::queued;
+        changed_.notify_all();
+        return;
+    }
     if (outcome.kind == Outcome::Kind::again) {
         const MutexLock lock(mutex_);
         --running_;

@@ -50,6 +50,7 @@ class WriteBack {
         Clock::time_point due;
         unsigned failures = 0;
         bool was_begun = false;         ///< the bucket may have it, whatever was heard of that
+        bool was_begun_before = false;  ///< this attempt
         std::string error = {};         ///< of the last one
         std::shared_ptr<Entry> former;  ///< at the same path, until that is done
         /// Once it has been done: what whatever comes next at its path finds there.
@@ -67,6 +68,7 @@ class WriteBack {
         } kind = Kind::done;
         std::string version = {};  ///< of put: what is there now; empty: nobody could tell
         Error error = {};
+        bool is_untouched = false;  ///< of again: the bucket has nothing of it
     };
     using CarryOut = std::function<Outcome(const Entry&)>;
 
@@ -93,6 +95,9 @@ class WriteBack {
 
     /// False: it has been begun at some time. Else it is not begun until it is let go, replaced or withdrawn.
     bool hold(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_);
+    /// An upload of several parts that is under way is given up, and begun again after kLinger, unless it has been done by
+    /// then. Waits for that; not for who has the path locked, which the end of an upload waits for.
+    void give_up(const EntryPtr& entry, Clock::time_point deadline) TIERFS_EXCLUDES(mutex_);
     void let_go(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_);
     /// Of one that is held: it is never done.
     void withdraw(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_, changing_);

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from harness import daemon, data, disks, processes
-from test_write_s3 import body, error_of, head, keys
+from test_write_s3 import body, error_of, head, keys, uploads
 
 MIB = 1 << 20
 
@@ -106,6 +106,27 @@ def test_renamed_before_it_is_there(rgw_bucket, back):
     # This server takes If-Match without quotes alone, so that the number of requests tells nothing.
     assert keys(rgw_bucket) == ["file"] and m.status()["origin"]["bytes_written"] == len(content)
     data.expect_same(body(rgw_bucket, "file"), content, "at the bucket")
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("then", ["rename", "unlink"])
+def test_an_upload_of_what_gets_another_name_is_given_up(rgw_bucket, back, then):
+    """A rank that renames its shard when the others are ready does not wait until the bucket has it under its first name."""
+    m = back()
+    content = data.content("shard", 100 * MIB)
+    rgw_bucket.server.control(ttfb_ms=1500)
+    synced(m.path / "shard.tmp", content)
+    processes.wait_until(lambda: queue(m)["running"] == 1 and uploads(rgw_bucket), what="it is on its way")
+    if then == "rename":
+        os.rename(m.path / "shard.tmp", m.path / "shard")
+    else:
+        os.unlink(m.path / "shard.tmp")
+    assert keys(rgw_bucket) == []
+    rgw_bucket.server.calm()
+    flush(m)
+    assert keys(rgw_bucket) == (["shard"] if then == "rename" else []) and uploads(rgw_bucket) == []
+    if then == "rename":
+        data.expect_same(body(rgw_bucket, "shard"), content, "at the bucket")
 
 
 def test_times_and_modes_cost_nothing_more(rgw_bucket, back):
