@@ -276,11 +276,22 @@ void PosixBucket::closed(const BucketNodePtr& node, bool was_writing) {
         // Mapped pages are written back after the last close.
         const bool is_here = back_ && draft->bytes_elsewhere() <= kMostBroughtHere;
         auto done = is_here ? acknowledge(node, *path, false) : publish_locked(node, *path);
-        if (!done) log::error("what was written to a file is lost: " + done.error().message);
+        if (!done) {
+            log::error("what was written to a file is lost: " + done.error().message);
+            forget_changes(node);
+        }
         keep_recent(node, *draft);
         return let_go(node);
     }
     let_go(node);
+}
+
+/// What could not be acknowledged goes with its last writer: the file is what was acknowledged before, as long as the bucket
+/// does not have that.
+void PosixBucket::forget_changes(const BucketNodePtr& node) {
+    std::shared_ptr<Draft> given_up;  // after the lock
+    const MutexLock lock(mutex_);
+    if (node->pending && node->writers == 0) given_up = std::exchange(node->draft, node->pending->draft);
 }
 
 /// What nobody writes to any more; the path must be locked, so that nobody begins to.
@@ -299,9 +310,6 @@ void PosixBucket::let_go(const BucketNodePtr& node) {
     const bool is_unlinked = node->standing == BucketNode::Standing::unlinked;
     if (is_unlinked && node->opens == 0) numbers_.give_back(node->inode);
     const bool is_needed = node->writers != 0 || (is_unlinked && node->opens != 0) || node->pending;
-    // What was not acknowledged goes with its last writer.
-    if (node->pending && node->writers == 0 && node->draft != node->pending->draft)
-        given_up = std::exchange(node->draft, node->pending->draft);
     if (is_needed) return;
     given_up = std::move(node->draft);
     node->draft = nullptr;

@@ -264,6 +264,7 @@ class PosixBucket final : public PosixOrigin {
     Result<void> publish_nameless(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
     Result<void> publish_locked(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
     void keep_recent(const BucketNodePtr& node, Draft& draft) TIERFS_EXCLUDES(mutex_);
+    void forget_changes(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
     void let_go(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
     void put_own(const BucketNodePtr& node, const Facts& facts) TIERFS_EXCLUDES(mutex_);
     PutOptions condition_for(const BucketNode& node, Draft& draft) TIERFS_EXCLUDES(mutex_);
