@@ -13,6 +13,7 @@
 #include <iterator>
 #include <optional>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "config/base/file_descriptor.hpp"
@@ -36,6 +37,8 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int kEndPatienceMs = 90'000;  // a little more than the supervisor gives the daemon
 constexpr int kLazyPatienceMs = 1'000;
+constexpr int kMostTries = 20;
+constexpr std::chrono::milliseconds kBetweenTries{100};
 
 // Links in /proc name paths without touching the mount.
 bool holds(const fs::path& process, const std::string& mountpoint) {
@@ -162,11 +165,18 @@ int umount_command(const std::vector<std::string>& arguments) {
             return command_failed(mount->mountpoint + " is still mounted: " + flushed.error().message +
                                   "; `tierfs umount --leave` leaves it there for the next mount");
     }
-    const auto done = unmount_fuse(mount->mountpoint, mount->device(), lazy);
+    auto done = unmount_fuse(mount->mountpoint, mount->device(), lazy);
+    std::string holders;
+    // What nobody has open may be held for a moment all the same: by who just ended, or looks around in /proc.
+    for (int tries = 0; !done && done.error().code == EBUSY && tries < kMostTries; ++tries) {
+        holders = who_holds(mount->mountpoint);
+        if (!holders.empty()) break;
+        std::this_thread::sleep_for(kBetweenTries);
+        done = unmount_fuse(mount->mountpoint, mount->device(), lazy);
+    }
     if (!done) {
         if (!address && address.error().code == EACCES) return command_failed(address.error().message);
         if (done.error().code != EBUSY) return command_failed(done.error().message);
-        const auto holders = who_holds(mount->mountpoint);
         return command_failed(mount->mountpoint + " is busy: " +
                               (holders.empty() ? "something holds it open" : holders + " hold it open") +
                               "; end them, or use --lazy");

@@ -50,10 +50,19 @@ class FileSteps:
             self.wrote(host, node, is_sent=True)
         self.opened += 1
         handle = Handle(self.opened, host, descriptor, path, node, access, flags & os.O_APPEND)
-        handle.floor = node.floor_for(host.name)
+        handle.floor = self.first_seen(host, node)
         self.say(f"  it is h{handle.number}")
         self.handles.append(handle)
         return handle
+
+    def first_seen(self, host, node):
+        """The first state that the host may see when it opens the file now: what its kernel knows of the size may be as old as
+        the ttl."""
+        floor = node.floor_for(host.name)
+        if not self.names.ttl or not host.is_mount:
+            return floor
+        since = time.monotonic() - self.names.ttl
+        return min(floor, sum(1 for when, _, _ in node.states[1:] if when < since))
 
     def wrote(self, host, node, is_sent=False):
         """Others see the last state at once, but on an export what was written (not: cut) once it is synced."""
@@ -290,12 +299,8 @@ class FileSteps:
         nodes = [view[path] for view in views if path in view and not view[path].is_dir]
         problem = None
         for node in nodes:
-            floor = node.floor_for(host.name)
-            if self.names.ttl and host.is_mount:
-                since = time.monotonic() - self.names.ttl
-                floor = min(floor, sum(1 for when, _, _ in node.states[1:] if when < since))
             try:
-                model.check_bytes(node, host.name, floor, 0, 1 << 40, got, f"read of all of {path}")
+                model.check_bytes(node, host.name, self.first_seen(host, node), 0, 1 << 40, got, f"read of all of {path}")
                 return
             except Wrong as wrong:
                 problem = wrong

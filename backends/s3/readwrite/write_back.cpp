@@ -418,7 +418,8 @@ void WriteBack::finish(const EntryPtr& entry, Outcome outcome) {
         const MutexLock lock(mutex_);
         --running_;
         entry->was_begun = entry->was_begun_before;
-        entry->due = Clock::now() + kLinger;  // whoever wanted that comes first
+        // Whoever wanted that asks the bucket for names before he has it.
+        entry->due = Clock::now() + kLongestLinger;
         entry->state = Entry::State::queued;
         changed_.notify_all();
         return;

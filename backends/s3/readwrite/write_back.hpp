@@ -95,8 +95,8 @@ class WriteBack {
 
     /// False: it has been begun at some time. Else it is not begun until it is let go, replaced or withdrawn.
     bool hold(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_);
-    /// An upload of several parts that is under way is given up, and begun again after kLinger, unless it has been done by
-    /// then. Waits for that; not for who has the path locked, which the end of an upload waits for.
+    /// An upload of several parts that is under way is given up, and begun again some seconds later, unless it has been done
+    /// by then. Waits for that; not for who has the path locked, which the end of an upload waits for.
     void give_up(const EntryPtr& entry, Clock::time_point deadline) TIERFS_EXCLUDES(mutex_);
     void let_go(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_);
     /// Of one that is held: it is never done.

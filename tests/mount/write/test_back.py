@@ -124,7 +124,8 @@ def test_an_upload_of_what_gets_another_name_is_given_up(rgw_bucket, back, then)
     assert keys(rgw_bucket) == []
     rgw_bucket.server.calm()
     flush(m)
-    assert keys(rgw_bucket) == (["shard"] if then == "rename" else []) and uploads(rgw_bucket) == []
+    assert keys(rgw_bucket) == (["shard"] if then == "rename" else [])
+    processes.wait_until(lambda: uploads(rgw_bucket) == [], what="the upload is gone")
     if then == "rename":
         data.expect_same(body(rgw_bucket, "shard"), content, "at the bucket")
 
