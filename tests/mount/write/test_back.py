@@ -157,7 +157,7 @@ def test_what_was_removed_before_it_was_there(rgw_bucket, back):
 @pytest.mark.release
 def test_the_old_goes_after_the_new_has_come(rgw_bucket, back, refusing):
     rgw_bucket.put("old", b"the checkpoint before")
-    m = back()
+    m = back(**{"origin.deadline": "8s"})  # so long the first attempt lasts
     assert os.listdir(m.path) == ["old"]
     refusing()
     synced(m.path / "new", b"a checkpoint")

@@ -99,7 +99,7 @@ def test_acknowledged_files_survive_kills(rgw_bucket, back, folder, number):
     supervisor = m.status()["supervisor_pid"]
     with writing(WRITER, m.path, number, folder) as said:
         processes.wait_until(lambda: len(said.lines()) > 10, what="something is written")
-        time.sleep(4 * chance.random())
+        time.sleep(1.5 * chance.random())
         m.kill_daemon(supervisor) if number % 2 else m.kill_hard()
     m = back()
     if number % 3 == 2:  # while it is brought to the bucket
@@ -124,7 +124,7 @@ def test_a_power_cut_of_the_journal(rgw_bucket, back, folder, number):
         rgw_bucket.server.control(ttfb_ms=20)
         with writing(WRITER, m.path, number, folder) as said:
             processes.wait_until(lambda: len(said.lines()) > 10, what="something is written")
-            time.sleep(3 * random.Random(number).random())
+            time.sleep(1.5 * random.Random(number).random())
             disk.shut_down()
             m.kill_hard()
         disk.recover()
