@@ -93,20 +93,6 @@ std::uint64_t PosixBucket::hurry() {
     return back_ ? back_->hurry() : 0;
 }
 
-PosixQueue PosixBucket::queue() const {
-    const auto figures = back_->figures();
-    PosixQueue queue;
-    queue.entries = figures.entries;
-    queue.bytes = figures.bytes;
-    queue.running = figures.running;
-    queue.conflicts = figures.conflicts;
-    queue.done = figures.done;
-    queue.done_to = figures.done_to;
-    queue.oldest_s = figures.oldest_s;
-    queue.error = figures.error;
-    return queue;
-}
-
 Result<std::shared_ptr<LocalCopy>> PosixBucket::make_copy() {
     return back_ ? back_->journal().make() : copies_.make();
 }

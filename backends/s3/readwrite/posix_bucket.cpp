@@ -488,7 +488,7 @@ PosixStats PosixBucket::stats() const {
     stats.dirty_bytes = sums.dirty_bytes;
     stats.oldest_dirty_s = sums.oldest_s;
     stats.hidden = hidden_.sums();
-    if (back_) stats.queue = queue();
+    if (back_) stats.queue = back_->figures();
     return stats;
 }
 

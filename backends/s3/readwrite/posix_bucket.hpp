@@ -271,7 +271,6 @@ class PosixBucket final : public PosixOrigin {
     void tell_lost_update(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
 
     // bucket_back.cpp, of a write-back mount
-    [[nodiscard]] PosixQueue queue() const;
     Result<std::shared_ptr<LocalCopy>> make_copy();
     [[nodiscard]] bool is_full();
     Result<void> wait_for_room();

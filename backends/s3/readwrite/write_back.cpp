@@ -317,9 +317,9 @@ bool WriteBack::wait_for_any(Clock::time_point deadline) {
     return !is_stopping_;
 }
 
-WriteBack::Figures WriteBack::figures(Clock::time_point now) {
+PosixQueue WriteBack::figures(Clock::time_point now) {
     const MutexLock lock(mutex_);
-    Figures figures;
+    PosixQueue figures;
     figures.entries = entries_.size();
     figures.bytes = bytes_;
     figures.running = running_;

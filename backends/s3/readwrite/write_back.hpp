@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "backends/origin/posix_origin.hpp"
 #include "backends/s3/readwrite/journal.hpp"
 #include "config/base/mutex.hpp"
 
@@ -131,13 +132,7 @@ class WriteBack {
     /// Waits until something has been done. False: not until then.
     bool wait_for_any(Clock::time_point deadline) TIERFS_EXCLUDES(mutex_);
 
-    struct Figures {
-        std::uint64_t entries = 0, bytes = 0, running = 0, conflicts = 0, done = 0;
-        std::uint64_t done_to = 0;  ///< all up to this sequence
-        double oldest_s = 0;
-        std::string error;  ///< of what is tried again; empty: all goes well
-    };
-    Figures figures(Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
+    PosixQueue figures(Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
 
   private:
     enum Class : std::size_t { heavy, light, removal, kClasses };
