@@ -281,7 +281,10 @@ Result<void> PosixBucket::remove_later(const BucketNodePtr& directory, const Buc
         was_never_there = back_->stands_alone(pending) && pending->record.path == path &&
                           pending->record.expects == JournalRecord::Expects::nothing;
         if (was_never_there) {
-            back_->withdraw(pending);
+            if (auto withdrawn = back_->withdraw(pending); !withdrawn) {
+                back_->let_go(pending);
+                return withdrawn;
+            }
             const MutexLock lock(mutex_);
             node->pending = nullptr;
         } else {
@@ -445,15 +448,19 @@ void PosixBucket::brought(const WriteBack::Entry& entry, const Facts& facts) {
         if (node->pending.get() == &entry) node->pending = nullptr;
         if (node->draft != entry.draft) return;
         const bool is_read = node->standing != BucketNode::Standing::named && node->opens != 0;
-        if (node->writers != 0 || is_read) {
-            node->draft->unfreeze();
-            return;
-        }
+        if (node->writers != 0 || is_read) return;
         given_up = std::move(node->draft);
         node->draft = nullptr;
     }
     if (path) copy = given_up->whole_copy();
     if (copy) recent_->add(std::move(*copy));
+}
+
+/// It may be changed in place: no record needs its bytes as they are.
+void PosixBucket::settled(const WriteBack::Entry& entry) {
+    if (!entry.node) return;
+    const MutexLock lock(mutex_);
+    if (entry.node->draft == entry.draft && !entry.node->pending) entry.draft->unfreeze();
 }
 
 /// The name leads to the other host's object from now on.

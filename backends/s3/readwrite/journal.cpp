@@ -216,7 +216,7 @@ Result<void> Journal::look() {
     }
     for (const auto sequence : replaced) {
         std::erase_if(found_, [&](const Found& one) { return one.record.sequence == sequence; });
-        done(sequence);
+        if (auto removed = done(sequence); !removed) return removed;
     }
     std::sort(found_.begin(), found_.end(), [](const Found& one, const Found& other) {
         return one.record.sequence < other.record.sequence;
@@ -316,7 +316,8 @@ Result<void> Journal::add(const JournalRecord& record, LocalCopy* copy) {
         if (copy != nullptr) copy->let_go();
         return written;
     }
-    if (record.replaces != 0) done(record.replaces);
+    // The record says that it replaces the other, as long as it stands, and the other leaves before it does.
+    if (record.replaces != 0) (void)done(record.replaces);
     return {};
 }
 
@@ -324,16 +325,20 @@ Result<void> Journal::change(const JournalRecord& record) {
     return write(record);
 }
 
-// Durable before anything that comes after it is done: a record that a power cut brought back would undo that.
-void Journal::done(std::uint64_t sequence) {
-    const auto name = name_of(sequence, kRecord);
-    Result<void> removed;
-    if (::unlinkat(directory_->get(), name.c_str(), 0) != 0 && errno != ENOENT)
-        removed = fail(system_error(errno, "unlink"));
-    if (removed) removed = sync_folder();
-    if (!removed)
-        log::error("the journal's " + folder_ + "/" + name +
-                   " cannot be removed, and what it says may be done once more: " + removed.error().message);
+// Durable before anything that comes after it is done: a record that a power cut brought back would undo that. So one
+// that could not be removed goes before the next does.
+Result<void> Journal::done(std::uint64_t sequence) {
+    const MutexLock lock(mutex_);
+    leaving_.insert(sequence);
+    while (!leaving_.empty()) {
+        const auto name = name_of(*leaving_.begin(), kRecord);
+        if (TIERFS_FAULT_CALL("s3.journal.unlink", ::unlinkat(directory_->get(), name.c_str(), 0)) != 0 &&
+            errno != ENOENT)
+            return fail(system_error(errno, "removing the journal's " + folder_ + "/" + name));
+        if (auto synced = sync_folder(); !synced) return synced;
+        leaving_.erase(leaving_.begin());
+    }
+    return {};
 }
 
 }  // namespace tierfs::s3

@@ -4,12 +4,14 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "backends/s3/readwrite/file_metadata.hpp"
 #include "backends/s3/readwrite/local_copies.hpp"
 #include "config/base/file_descriptor.hpp"
+#include "config/base/mutex.hpp"
 #include "config/base/result.hpp"
 
 namespace tierfs::s3 {
@@ -59,8 +61,9 @@ class Journal {
     Result<void> add(const JournalRecord& record, LocalCopy* copy);
     /// Instead of the record of the same sequence.
     Result<void> change(const JournalRecord& record);
-    /// What it stood for has been done. An error is logged: then it may be done once more.
-    void done(std::uint64_t sequence);
+    /// What it stood for has been done. Returns when the record, and each that could not be removed before, is gone for
+    /// good; on an error a power cut may bring it back, and nothing may be done that this would contradict.
+    Result<void> done(std::uint64_t sequence) TIERFS_EXCLUDES(mutex_);
 
     struct Found {
         JournalRecord record;
@@ -89,6 +92,8 @@ class Journal {
     const std::shared_ptr<const FileDescriptor> directory_;  ///< of all copies, which may outlive this
     const FileDescriptor lock_;
     std::atomic<std::uint64_t> made_{0};
+    Mutex mutex_;
+    std::set<std::uint64_t> leaving_ TIERFS_GUARDED_BY(mutex_);  ///< sequences of records that are to go
     std::vector<Found> found_;
     std::uint64_t last_found_ = 0;
 };

@@ -47,8 +47,9 @@ PosixBucket::PosixBucket(BucketCalls calls, LocalCopies copies, const Rules& rul
     }
     if (!journal) return;
     totals_.sends_early = false;
-    back_ = std::make_unique<WriteBack>(std::move(journal),
-                                        [this](const WriteBack::Entry& entry) { return bring(entry); });
+    back_ = std::make_unique<WriteBack>(
+        std::move(journal), [this](const WriteBack::Entry& entry) { return bring(entry); },
+        [this](const WriteBack::Entry& entry) { settled(entry); });
     recover();
 }
 

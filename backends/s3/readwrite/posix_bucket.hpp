@@ -305,6 +305,7 @@ class PosixBucket final : public PosixOrigin {
     WriteBack::Outcome keep_beside(const WriteBack::Entry& entry);
     void brought(const WriteBack::Entry& entry, const Facts& facts) TIERFS_EXCLUDES(mutex_);
     void refused(const WriteBack::Entry& entry) TIERFS_EXCLUDES(mutex_);
+    void settled(const WriteBack::Entry& entry) TIERFS_EXCLUDES(mutex_);
     // bucket_recover.cpp
     void recover() TIERFS_EXCLUDES(mutex_);
     BucketNodePtr directory_at(const std::string& path) TIERFS_EXCLUDES(mutex_);

@@ -22,8 +22,11 @@ std::chrono::milliseconds pause_after(unsigned failures) {
 
 }  // namespace
 
-WriteBack::WriteBack(std::unique_ptr<Journal> journal, CarryOut carry_out)
-    : journal_(std::move(journal)), carry_out_(std::move(carry_out)), last_(journal_->last_found()) {}
+WriteBack::WriteBack(std::unique_ptr<Journal> journal, CarryOut carry_out, Settled settled)
+    : journal_(std::move(journal)),
+      carry_out_(std::move(carry_out)),
+      settled_(std::move(settled)),
+      last_(journal_->last_found()) {}
 
 void WriteBack::begin_stop() {
     const MutexLock lock(mutex_);
@@ -127,17 +130,19 @@ Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, EntryPtr instead) {
         changed_.notify_all();
         return fail(std::move(added.error()));
     }
-    // What was before it may have been done meanwhile.
-    while (entry->former && entry->former->is_left) {
-        while (entry->former->state != Entry::State::done) lock.wait(changed_);
-        const auto former = std::move(entry->former);
-        entry->former = nullptr;
-        if (!is_taken_over(*entry, *former, former->is_conflict)) break;
+    // What was before it may have been carried out meanwhile.
+    const auto& former = entry->former;
+    if (former && former->is_left && is_taken_over(*entry, *former, former->is_conflict)) {
         take_over(record, *former);
         lock.unlock();
         auto changed = journal_->change(record);
+        if (!changed) (void)journal_->done(record.sequence);
         lock.lock();
-        if (!changed) log::error("the journal cannot be written: " + changed.error().message);
+        if (!changed) {
+            by_class_.at(class_of(record)).erase(record.sequence);
+            changed_.notify_all();
+            return fail(std::move(changed.error()));
+        }
     }
     if (instead) {
         if (instead->draft) instead->draft->copy()->let_go();
@@ -186,13 +191,14 @@ void WriteBack::let_go(const EntryPtr& entry) {
     changed_.notify_all();
 }
 
-void WriteBack::withdraw(const EntryPtr& entry) {
+Result<void> WriteBack::withdraw(const EntryPtr& entry) {
     const MutexLock one_at_a_time(changing_);
-    journal_->done(entry->record.sequence);
+    if (auto removed = journal_->done(entry->record.sequence); !removed) return removed;
     if (entry->draft) entry->draft->copy()->let_go();
     const MutexLock lock(mutex_);
     erase(entry);
     changed_.notify_all();
+    return {};
 }
 
 bool WriteBack::is_last(const EntryPtr& entry) const {
@@ -373,79 +379,101 @@ void WriteBack::run() {
         ++running_;
         begin_thread();  // for what else may be begun
         lock.unlock();
-        auto outcome = carry_out_(*entry);
-        finish(entry, std::move(outcome));
+        carry_out_and_settle(entry);
         lock.lock();
     }
 }
 
-/// What comes next at its path must find there what this has left; returns that, which is not begun yet.
-WriteBack::EntryPtr WriteBack::hand_on(const EntryPtr& entry, const Outcome& outcome) {
-    using Expects = JournalRecord::Expects;
+/// What comes next at its path must find there what this has left: null where nothing does, or need not.
+WriteBack::EntryPtr WriteBack::next_at_its_path(const EntryPtr& entry) {
+    const auto last = by_path_.find(entry->record.path);
+    if (last == by_path_.end() || last->second == entry) return nullptr;
+    for (auto at = entries_.upper_bound(entry->record.sequence); at != entries_.end(); ++at) {
+        const auto& next = at->second;
+        if (next->former == entry) return is_taken_over(*next, *entry, entry->is_conflict) ? next : nullptr;
+    }
+    return nullptr;
+}
+
+/// It has been carried out, and the journal is to know: first what comes next at its path expects what it has left there,
+/// then its record goes. In the middle of that both make sense after a power cut.
+Result<void> WriteBack::settle(const EntryPtr& entry) {
     EntryPtr next;
     JournalRecord record;
     {
         const MutexLock lock(mutex_);
-        const bool is_conflict = outcome.kind == Outcome::Kind::conflict;
-        const bool is_removed = entry->record.kind == JournalRecord::Kind::remove;
-        entry->left = is_removed                ? Expects::nothing
-                      : outcome.version.empty() ? Expects::anything
-                                                : Expects::version;
-        entry->left_version = outcome.version;
-        // Another host's object stays, and refuses what the same file was written to since then, too.
-        if (is_conflict) {
-            entry->left = entry->record.expects;
-            entry->left_version = entry->record.version;
+        next = next_at_its_path(entry);
+        if (next) {
+            take_over(next->record, *entry);
+            record = next->record;
         }
-        entry->is_left = true;
-        entry->is_conflict = is_conflict;
-        const auto last = by_path_.find(entry->record.path);
-        if (last == by_path_.end() || last->second == entry) return nullptr;
-        for (auto at = entries_.upper_bound(entry->record.sequence); at != entries_.end() && !next; ++at) {
-            if (at->second->former == entry) next = at->second;
-        }
-        if (!next || !is_taken_over(*next, *entry, is_conflict)) return next;
-        take_over(next->record, *entry);
-        record = next->record;
     }
-    if (auto changed = journal_->change(record); !changed)
-        log::error("the journal cannot be written: " + changed.error().message);
-    return next;
+    if (next) {
+        if (auto changed = journal_->change(record); !changed) return changed;
+    }
+    return journal_->done(entry->record.sequence);
 }
 
-void WriteBack::finish(const EntryPtr& entry, Outcome outcome) {
-    if (outcome.kind == Outcome::Kind::again && outcome.is_untouched) {
-        const MutexLock lock(mutex_);
-        --running_;
+void WriteBack::leave(Entry& entry, const Outcome& outcome) {
+    using Expects = JournalRecord::Expects;
+    const bool is_removed = entry.record.kind == JournalRecord::Kind::remove;
+    entry.left = is_removed                ? Expects::nothing
+                 : outcome.version.empty() ? Expects::anything
+                                           : Expects::version;
+    entry.left_version = outcome.version;
+    entry.is_conflict = outcome.kind == Outcome::Kind::conflict;
+    // Another host's object stays, and refuses what the same file was written to since then, too.
+    if (entry.is_conflict) {
+        entry.left = entry.record.expects;
+        entry.left_version = entry.record.version;
+    }
+    entry.is_left = true;
+}
+
+/// `failed`: null where the bucket has nothing of it.
+void WriteBack::queue_again(const EntryPtr& entry, const Error* failed) {
+    const MutexLock lock(mutex_);
+    --running_;
+    if (failed == nullptr) {
         entry->was_begun = entry->was_begun_before;
         // Whoever wanted that asks the bucket for names before he has it.
         entry->due = Clock::now() + kLongestLinger;
-        entry->state = Entry::State::queued;
-        changed_.notify_all();
-        return;
-    }
-    if (outcome.kind == Outcome::Kind::again) {
-        const MutexLock lock(mutex_);
-        --running_;
-        if (entry->failures++ == 0 || entry->error != outcome.error.message)
-            log::error(
-                entry->record.path +
-                " cannot be brought to the bucket yet, and is kept in the journal: " + outcome.error.message);
-        entry->error = std::move(outcome.error.message);
+    } else {
+        if (entry->failures++ == 0 || entry->error != failed->message)
+            log::error(entry->record.path +
+                       (entry->is_left
+                            ? " is at the bucket, and stays in the journal: "
+                            : " cannot be brought to the bucket yet, and is kept in the journal: ") +
+                       failed->message);
+        entry->error = failed->message;
         entry->due = Clock::now() + pause_after(entry->failures);
-        entry->state = Entry::State::queued;
-        changed_.notify_all();
-        return;
+    }
+    entry->state = Entry::State::queued;
+    changed_.notify_all();
+}
+
+/// Nothing that comes after an entry is begun before the journal has settled it: a queue whose journal fails stops there.
+void WriteBack::carry_out_and_settle(const EntryPtr& entry) {
+    bool is_left = false;
+    {
+        const MutexLock lock(mutex_);
+        is_left = entry->is_left;
+    }
+    if (!is_left) {
+        const auto outcome = carry_out_(*entry);
+        if (outcome.kind == Outcome::Kind::again)
+            return queue_again(entry, outcome.is_untouched ? nullptr : &outcome.error);
+        const MutexLock lock(mutex_);
+        leave(*entry, outcome);
     }
     const MutexLock one_at_a_time(changing_);
-    const auto next = hand_on(entry, outcome);
-    journal_->done(entry->record.sequence);
+    if (const auto settled = settle(entry); !settled) return queue_again(entry, &settled.error());
     if (entry->draft) entry->draft->copy()->let_go();
+    if (settled_) settled_(*entry);
     const MutexLock lock(mutex_);
-    if (next && next->former == entry) next->former = nullptr;
     --running_;
     ++done_;
-    conflicts_ += outcome.kind == Outcome::Kind::conflict ? 1 : 0;
+    conflicts_ += entry->is_conflict ? 1 : 0;
     erase(entry);
     changed_.notify_all();
 }

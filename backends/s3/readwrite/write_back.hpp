@@ -54,7 +54,7 @@ class WriteBack {
         bool was_begun_before = false;  ///< this attempt
         std::string error = {};         ///< of the last one
         std::shared_ptr<Entry> former;  ///< at the same path, until that is done
-        /// Once it has been done: what whatever comes next at its path finds there.
+        /// Once it has been carried out: what whatever comes next at its path finds there.
         bool is_left = false, is_conflict = false;
         JournalRecord::Expects left = JournalRecord::Expects::nothing;
         std::string left_version = {};
@@ -72,9 +72,11 @@ class WriteBack {
         bool is_untouched = false;  ///< of again: the bucket has nothing of it
     };
     using CarryOut = std::function<Outcome(const Entry&)>;
+    using Settled = std::function<void(const Entry&)>;
 
-    /// `carry_out` may block, and is called on as many threads as there is work for.
-    WriteBack(std::unique_ptr<Journal> journal, CarryOut carry_out);
+    /// `carry_out` may block, and is called on as many threads as there is work for. `settled` hears of each that has been
+    /// carried out when the journal has nothing of it any more, so that its bytes may change; it calls nothing of this.
+    WriteBack(std::unique_ptr<Journal> journal, CarryOut carry_out, Settled settled = {});
     ~WriteBack() { stop(); }
     WriteBack(const WriteBack&) = delete;
     WriteBack& operator=(const WriteBack&) = delete;
@@ -100,8 +102,8 @@ class WriteBack {
     /// by then. Waits for that; not for who has the path locked, which the end of an upload waits for.
     void give_up(const EntryPtr& entry, Clock::time_point deadline) TIERFS_EXCLUDES(mutex_);
     void let_go(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_);
-    /// Of one that is held: it is never done.
-    void withdraw(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_, changing_);
+    /// Of one that is held: it is never done. On an error it is held as before.
+    Result<void> withdraw(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_, changing_);
     /// Whether nothing was acknowledged after it.
     [[nodiscard]] bool is_last(const EntryPtr& entry) const;
     /// And nothing at its path is queued before it.
@@ -143,9 +145,11 @@ class WriteBack {
     [[nodiscard]] bool may_begin(const Entry& entry) const TIERFS_REQUIRES(mutex_);
     EntryPtr next(Clock::time_point now, Clock::time_point& wake) TIERFS_REQUIRES(mutex_);
     void run() TIERFS_EXCLUDES(mutex_, changing_);
-    void finish(const EntryPtr& entry, Outcome outcome) TIERFS_EXCLUDES(mutex_, changing_);
-    EntryPtr hand_on(const EntryPtr& entry, const Outcome& outcome) TIERFS_EXCLUDES(mutex_)
-        TIERFS_REQUIRES(changing_);
+    void carry_out_and_settle(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_, changing_);
+    static void leave(Entry& entry, const Outcome& outcome);
+    EntryPtr next_at_its_path(const EntryPtr& entry) TIERFS_REQUIRES(mutex_);
+    Result<void> settle(const EntryPtr& entry) TIERFS_EXCLUDES(mutex_) TIERFS_REQUIRES(changing_);
+    void queue_again(const EntryPtr& entry, const Error* failed) TIERFS_EXCLUDES(mutex_);
     static bool is_taken_over(const Entry& next, const Entry& former, bool is_conflict);
     static void take_over(JournalRecord& record, const Entry& former);
     void begin_thread() TIERFS_REQUIRES(mutex_);
@@ -153,6 +157,7 @@ class WriteBack {
 
     const std::unique_ptr<Journal> journal_;
     const CarryOut carry_out_;
+    const Settled settled_;
     std::atomic<std::uint64_t> last_{0};
 
     Mutex changing_;  ///< held while a record is written anew; before mutex_

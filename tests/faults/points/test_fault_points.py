@@ -41,7 +41,7 @@ UNREACHED = {
     **{f"s3.copy.{call}": "only on writable mounts; tests/mount/write/test_write_s3.py has each of them"
        for call in ("open", "write", "read", "truncate")},
     **{f"s3.{call}": "only with writes=back; tests/mount/write/test_back_crash.py has each of them"
-       for call in ("copy.sync", "journal.open", "journal.record", "journal.sync", "journal.rename")},
+       for call in ("copy.sync", "journal.open", "journal.record", "journal.sync", "journal.rename", "journal.unlink")},
     "live.forget": "only on writable mounts; tests/mount/write/test_locks.py",
     "nvme.probe": "only of a device that failed; tests/mount/cache/test_devices.py has some",
     "fuse.notify": "only when an entry that the kernel knows has changed at the origin in time",

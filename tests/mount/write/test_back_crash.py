@@ -137,6 +137,28 @@ def test_a_power_cut_of_the_journal(rgw_bucket, back, folder, number):
 
 
 @pytest.mark.test_points
+def test_a_record_that_cannot_be_removed(rgw_bucket, mount, folder):
+    """What was made of the file after that waits, and none of both is another host's to the other after a kill."""
+    options = rgw_bucket.options({"rw": None, "writes": "back", "journal.path": str(folder / "journal")})
+    m = mount(rgw_bucket.source(), options, env={**rgw_bucket.env, "TIERFS_TEST_FAULTS": "s3.journal.unlink:1+:error=EIO"})
+    synced(m.path / "file", b"first")
+    synced(m.path / "file", b"second")
+    processes.wait_until(lambda: "removing" in queue(m)["error"], what="the first is at the bucket, and its record cannot be removed")
+    assert body(rgw_bucket, "file") == b"first"
+    assert (m.path / "file").read_bytes() == b"second"
+    with pytest.raises(OSError) as error:
+        synced(m.path / "gone", b"")
+        os.unlink(m.path / "gone")
+    assert error.value.errno == errno.EIO
+    m.kill_hard()
+    m = mount(rgw_bucket.source(), options, env=rgw_bucket.env)
+    flush(m)
+    assert queue(m)["conflicts"] == 0
+    assert body(rgw_bucket, "file") == b"second"
+    assert keys(rgw_bucket) == ["file", "gone"]
+
+
+@pytest.mark.test_points
 @pytest.mark.parametrize("point", ["copy.sync", "journal.open", "journal.record", "journal.sync", "journal.rename"])
 def test_journal_that_fails(rgw_bucket, mount, folder, point):
     """Whoever writes hears of it, and what was acknowledged before is brought to the bucket."""
