@@ -142,14 +142,15 @@ def test_a_record_that_cannot_be_removed(rgw_bucket, mount, folder):
     options = rgw_bucket.options({"rw": None, "writes": "back", "journal.path": str(folder / "journal")})
     m = mount(rgw_bucket.source(), options, env={**rgw_bucket.env, "TIERFS_TEST_FAULTS": "s3.journal.unlink:1+:error=EIO"})
     synced(m.path / "file", b"first")
+    processes.wait_until(lambda: "removing" in queue(m)["error"], what="it is at the bucket, and its record cannot be removed")
     synced(m.path / "file", b"second")
-    processes.wait_until(lambda: "removing" in queue(m)["error"], what="the first is at the bucket, and its record cannot be removed")
-    assert body(rgw_bucket, "file") == b"first"
     assert (m.path / "file").read_bytes() == b"second"
     with pytest.raises(OSError) as error:
         synced(m.path / "gone", b"")
         os.unlink(m.path / "gone")
     assert error.value.errno == errno.EIO
+    assert queue(m)["entries"] == 3
+    assert body(rgw_bucket, "file") == b"first"
     m.kill_hard()
     m = mount(rgw_bucket.source(), options, env=rgw_bucket.env)
     flush(m)
