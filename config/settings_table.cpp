@@ -64,7 +64,8 @@ std::vector<Key> make_table() {
          "have "
          "just been written. auto: of ext4, XFS, Btrfs, F2FS and tmpfs, where the kernel gives it; true: of "
          "any file system that the kernel gives it for, and also what is opened with O_APPEND or O_DIRECT; "
-         "false: each write is answered by the daemon.",
+         "false: each write is answered by the daemon. With writes=back it writes new files of buckets so, where "
+         "journal.path is on XFS or Btrfs of Linux 6.13 or later.",
          0,
          0,
          false,

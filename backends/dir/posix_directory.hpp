@@ -60,6 +60,7 @@ class PosixTree final : public PosixOrigin {
     Result<struct statvfs> statistics() override;
     [[nodiscard]] bool has_acls() const override { return has_acls_; }
     [[nodiscard]] bool has_locks() const override { return true; }
+    [[nodiscard]] std::string against_passthrough() const override { return {}; }
     [[nodiscard]] PosixStats stats() const override;
 
   private:

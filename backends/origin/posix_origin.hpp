@@ -101,8 +101,14 @@ class PosixFile {
     virtual Result<PosixLocksPtr> open_locks(bool /*for_writing*/) {
         return fail(ENOLCK, "the origin has no locks");
     }
-    /// Where it is a file of this machine, its descriptor, open as it was asked for; -1: it is none.
+    /// Where it is a file of this machine that the kernel may read and write by itself, its descriptor, open as it was asked
+    /// for; -1: it is none.
     [[nodiscard]] virtual int descriptor() const { return -1; }
+    /// The kernel answers reads and writes of descriptor() from now on, until the file is closed by all. False: it must not.
+    virtual bool pass_through(int /*descriptor*/) { return true; }
+    /// Whether what the kernel and mappings write counts when it is looked at: then this lives until the kernel has given
+    /// the file up, and sees by itself what mappings do after that. Else it goes before, and its times must tell.
+    [[nodiscard]] virtual bool looks_itself() const { return false; }
 };
 using PosixFilePtr = std::shared_ptr<PosixFile>;
 
@@ -236,10 +242,16 @@ class PosixOrigin {
     [[nodiscard]] virtual std::int64_t clock_ns() const { return wall_clock_ns(); }
     /// Whether to hold a node costs memory alone, no descriptor: then what is open is held.
     [[nodiscard]] virtual bool holds_for_nothing() const { return false; }
+    /// Why the kernel can never read and write its files by itself; empty: nothing that it knows.
+    [[nodiscard]] virtual std::string against_passthrough() const {
+        return "the source is no directory of this machine";
+    }
     [[nodiscard]] virtual PosixStats stats() const = 0;
     /// Where changes are queued: those of now are brought to the origin without further delay. Returns the number
     /// that PosixQueue::done_to has when they are there.
     virtual std::uint64_t hurry() { return 0; }
+    /// To be called about once a second.
+    virtual void tick() {}
 };
 
 }  // namespace tierfs

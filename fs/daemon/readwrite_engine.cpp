@@ -45,8 +45,9 @@ Session::Threads ReadwriteEngine::threads() const {
 
 std::string ReadwriteEngine::against_passthrough() const {
     struct statfs found {};
-    const bool is_directory = !directory_.empty() && ::statfs(directory_.c_str(), &found) == 0;
-    return against_live_passthrough(settings_.writes_passthrough, is_directory, found.f_type);
+    const bool is_known = !directory_.empty() && ::statfs(directory_.c_str(), &found) == 0;
+    return against_live_passthrough(settings_.writes_passthrough, operations_->origin().against_passthrough(),
+                                    is_known ? found.f_type : 0);
 }
 
 void ReadwriteEngine::allow_passthrough(Session& session, std::string against) {

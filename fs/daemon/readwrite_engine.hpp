@@ -31,7 +31,10 @@ class ReadwriteEngine final : public Engine {
     void allow_passthrough(Session& session, std::string against) override;
     [[nodiscard]] Trace& trace() override { return operations_->trace(); }
     void add_status(StatusInputs& in) override;
-    void tick() override { operations_->files().passthrough().tick(); }
+    void tick() override {
+        operations_->files().passthrough().tick();
+        operations_->origin().tick();
+    }
     bool release_waiters(std::chrono::milliseconds patience) override {
         return operations_->locks().stop(patience);
     }

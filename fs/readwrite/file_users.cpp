@@ -102,6 +102,16 @@ void FileUsers::add(pid_t thread) {
     if (!is_anybody_) users_.push_back({thread, process});
 }
 
+bool FileUsers::have_open_for_writing(const std::string& device, std::uint64_t inode) {
+    std::vector<User> users;
+    {
+        const MutexLock lock(mutex_);
+        users = users_;
+    }
+    return std::any_of(users.begin(), users.end(),
+                       [&](const User& user) { return is_open_for_writing_by(user.thread, device, inode); });
+}
+
 bool FileUsers::has(pid_t thread) {
     {
         const MutexLock lock(mutex_);

@@ -19,6 +19,8 @@ class FileUsers {
     void add(pid_t thread) TIERFS_EXCLUDES(mutex_);
     /// Whether the thread's process is one of them. True where that cannot be told.
     bool has(pid_t thread) TIERFS_EXCLUDES(mutex_);
+    /// Whether one of them has it open: see is_open_for_writing_by.
+    bool have_open_for_writing(const std::string& device, std::uint64_t inode) TIERFS_EXCLUDES(mutex_);
 
   private:
     /// Of more threads than these nobody is told apart.

@@ -171,15 +171,24 @@ void flush_and_unlock(fuse_req_t raw, fuse_ino_t node, LiveFile& file, const fus
     });
 }
 
+/// Whether a close(2) is none of the file's end: of a child that inherited the descriptor and leaves the file to others,
+/// who are in the middle of writing it.
+bool is_left_to_others(LiveOperations& operations, LiveFile& file, pid_t asker) {
+    const auto& device = operations.mount_device();
+    const auto inode = file.node->identity.inode;
+    if (file.users.has(asker))
+        return file.file->awaits_content() && is_open_for_writing_by(asker, device, inode);
+    // The child may have written what the kernel passed through.
+    return !file.is_passed || file.users.have_open_for_writing(device, inode);
+}
+
 void flush_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* info) {
     auto& operations = Session::user_of<LiveOperations>(raw);
     const auto file = operations.files().find(info->fh);
     if (file && operations.locks().serves()) return flush_and_unlock(raw, node, *file, *info);
     const pid_t asker = ::fuse_req_ctx(raw)->pid;
-    const bool goes_on = file && !operations.origin().answers_cheaply() &&
-                         (!file->users.has(asker) || (file->file->awaits_content() &&
-                                                      is_open_for_writing_by(asker, operations.mount_device(),
-                                                                             file->node->identity.inode)));
+    const bool goes_on =
+        file && !operations.origin().answers_cheaply() && is_left_to_others(operations, *file, asker);
     on_file(raw, node, info, [=](PosixFile& open) { return goes_on ? Result<void>{} : open.flush(); });
 }
 

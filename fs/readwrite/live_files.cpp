@@ -77,6 +77,7 @@ LiveFiles::Opened LiveFiles::add(const LiveNodePtr& node, const PosixNodePtr& he
     made->file = std::move(file);
     made->writes = is_open_for_writing(flags);
     made->closers = readers_.get();
+    made->is_passed = opened.backing_id != 0;
     const MutexLock lock(mutex_);
     opened.handle = next_++;
     files_.emplace(opened.handle, std::move(made));
@@ -193,8 +194,10 @@ void LiveFiles::close(std::uint64_t handle) {
         --node->content.opens;
         if (closed->writes) --node->content.writers;
     }
+    const bool looks_itself = closed->file->looks_itself();
+    if (looks_itself) passthrough_.close(node);
     closed.reset();  // what it has open for writing, before it is asked whether anybody has
-    passthrough_.close(node);
+    if (!looks_itself) passthrough_.close(node);
 }
 
 std::uint64_t LiveFiles::renewals(LiveNode& node) {

@@ -33,6 +33,7 @@ struct LiveFile {
     LiveNodePtr node;
     PosixFilePtr file;
     bool writes = false;
+    bool is_passed = false;    ///< the kernel does not say who writes
     std::uint32_t opener = 0;  ///< the user who opened it
     DescriptorShares::Share share;
     FileUsers users;                ///< of one that is open for writing

@@ -88,10 +88,10 @@ bool tells_of_mappings(long type) {
     return is_local_file_system(type) && type != TMPFS_MAGIC;
 }
 
-std::string against_live_passthrough(const std::string& wish, bool is_directory, long type) {
+std::string against_live_passthrough(const std::string& wish, const std::string& against, long type) {
     if (wish == "false") return "writes.passthrough=false";
-    if (!is_directory) return "the source is no directory of this machine";
-    if (wish != "true" && !is_local_file_system(type))
+    if (!against.empty()) return against;
+    if (wish != "true" && type != 0 && !is_local_file_system(type))
         return "the source's file system is none of those that writes.passthrough=auto is for";
     return {};
 }
@@ -128,19 +128,22 @@ std::int32_t LivePassthrough::add(PosixFile& file, std::uint64_t device) {
         const MutexLock lock(mutex_);
         if (!reason_.empty() || ids_ == nullptr) return 0;
     }
-    if (file.descriptor() < 0 || !is_judged_well(file.descriptor(), device)) return 0;
+    const int descriptor = file.descriptor();
+    if (descriptor < 0 || !is_judged_well(descriptor, device)) return 0;
     struct stat now {};
     struct statfs place {};
-    if (::fstat(file.descriptor(), &now) != 0 || ::fstatfs(file.descriptor(), &place) != 0) return 0;
+    if (::fstat(descriptor, &now) != 0 || ::fstatfs(descriptor, &place) != 0) return 0;
     // A write leaves these bits or not by who writes, and here nobody is told from another.
     if (has_set_id(now.st_mode)) return 0;
-    const auto own = open_again(file.descriptor());
+    const auto own = open_again(descriptor);
     if (!own) return 0;
     const auto id = [&] {
         const StandingScope acting(now.st_gid, is_local_file_system(place.f_type));
         return ids()->add(own.get());
     }();
-    if (id) return *id;
+    if (id && file.pass_through(descriptor)) return *id;
+    if (id) ids()->remove(*id);
+    if (id) return 0;
     if (is_lasting(id.error().code)) {
         log::info("no passthrough on this mount: " + id.error().message);
         forbid(id.error().message);
@@ -154,7 +157,8 @@ std::int32_t LivePassthrough::open(LiveNode& node, PosixFile& file, int flags, b
     // Whoever may map it for writing.
     std::shared_ptr<const FileDescriptor> own;
     std::string version;
-    if ((flags & O_ACCMODE) == O_RDWR && file.descriptor() >= 0 && ids() != nullptr) {
+    const bool may_map = (flags & O_ACCMODE) == O_RDWR && !file.looks_itself();
+    if (may_map && file.descriptor() >= 0 && ids() != nullptr) {
         version = version_of(file.descriptor());
         own = std::make_shared<const FileDescriptor>(open_again(file.descriptor()));
         if (!own->valid() || !can_be_told(own->get())) is_wanted = false;
@@ -173,7 +177,7 @@ std::int32_t LivePassthrough::open(LiveNode& node, PosixFile& file, int flags, b
         // What another open decided meanwhile holds.
         if (is_first) passed.backing_id = std::exchange(added, 0);
         answer = passed.backing_id;
-        if (answer != 0 && (flags & O_ACCMODE) == O_RDWR) {
+        if (answer != 0 && may_map) {
             ++passed.generation;
             if (!passed.is_mapped.exchange(true)) passed.version = std::move(version);
             if (!passed.file || !passed.file->valid()) passed.file = std::move(own);

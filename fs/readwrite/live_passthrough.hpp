@@ -20,8 +20,9 @@ namespace tierfs {
 bool tells_of_mappings(long type);
 
 /// Why no file of a source is passed through; empty: nothing is against it so far. `wish`: the value of
-/// writes.passthrough; `is_directory`: the source is one of this machine, on a file system of `type`. Pure.
-std::string against_live_passthrough(const std::string& wish, bool is_directory, long type);
+/// writes.passthrough; `against`: PosixOrigin::against_passthrough; `type`: of the file system that a directory is on; 0: it
+/// is none. Pure.
+std::string against_live_passthrough(const std::string& wish, const std::string& against, long type);
 
 /// Counts opens by node, from OPEN to RELEASE, and decides which are passed through.
 ///
@@ -58,7 +59,8 @@ class LivePassthrough {
     /// Counts an open; `flags` as of open(2). `is_wanted`: passing it through makes sense, if the node is not
     /// open yet. Returns the number that the kernel registered; 0: the daemon reads and writes.
     std::int32_t open(LiveNode& node, PosixFile& file, int flags, bool is_wanted);
-    /// The end of an open that was counted. The descriptors that came with it are closed before.
+    /// The end of an open that was counted. The descriptors that came with it are closed before, but for those of a file
+    /// that says otherwise (PosixFile::looks_itself).
     void close(const LiveNodePtr& node);
 
     /// Whether somebody may write to the node and nobody tells. Costs nothing for most nodes.

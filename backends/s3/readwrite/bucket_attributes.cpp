@@ -115,6 +115,7 @@ Result<void> PosixBucket::change_file_now(const BucketNodePtr& node, const Chang
         // Who writes to it makes it last with what is written. The last close may be on its way, too.
         const bool is_written_to = draft->is_changed();
         if (auto done = in_draft(*draft); !done || is_written_to) return done;
+        if (draft->is_passed_through()) return acknowledge(node, *path, false);
         return publish_locked(node, *path);
     }
     // What is copied is what is there, whatever was known of it: some servers (Ceph's gateway) do not look at

@@ -82,6 +82,7 @@ std::string conflict_path(const std::string& path, std::size_t most) {
 }  // namespace
 
 void PosixBucket::begin_stop() {
+    look_at_mapped(true);
     if (back_) back_->begin_stop();
 }
 
@@ -157,7 +158,10 @@ Result<void> PosixBucket::wait_for_node(const BucketNodePtr& node) {
 
 Result<std::shared_ptr<Draft>> PosixBucket::draft_to_change(const BucketNodePtr& node,
                                                             std::uint64_t at_most) {
-    if (back_) {
+    const bool is_resized = at_most != UINT64_MAX;
+    const auto own = is_resized ? draft_of(*node) : nullptr;
+    const bool needs_none = own && !own->is_frozen() && own->is_changed();  // of what is written already
+    if (back_ && !needs_none) {
         if (auto room = wait_for_room(); !room) return fail(std::move(room.error()));
     }
     for (;;) {
@@ -194,7 +198,7 @@ Result<std::shared_ptr<Draft>> PosixBucket::go_on(const BucketNodePtr& node,
 /// What is here becomes durable, and what the bucket gets next; the path must be locked.
 Result<void> PosixBucket::acknowledge(const BucketNodePtr& node, const std::string& path, bool is_synced) {
     const auto draft = draft_of(*node);
-    if (!draft || !draft->is_changed()) return {};
+    if (!draft) return {};
     WriteBack::EntryPtr pending;
     JournalRecord record;
     bool has_object = false;
@@ -204,7 +208,10 @@ Result<void> PosixBucket::acknowledge(const BucketNodePtr& node, const std::stri
         record.after = node->changed_after;
         has_object = node->has_object;
     }
-    const bool stands_there = pending && pending->draft == draft;
+    const bool is_passed = draft->is_passed_through(), is_changed = draft->is_changed();
+    if (is_passed) record.after = back_->last_before(draft->written_ns());
+    const bool stands_there = pending && (is_passed ? !is_changed : pending->draft == draft);
+    if (!stands_there && !is_changed) return {};
     if (stands_there) {
         if (!is_synced || !back_->hold(pending)) return {};
         Result<void> changed;
@@ -233,17 +240,23 @@ Result<void> PosixBucket::acknowledge(const BucketNodePtr& node, const std::stri
 
 Result<void> PosixBucket::acknowledge_at(const BucketNodePtr& node, const std::shared_ptr<Draft>& draft,
                                          JournalRecord record, const WriteBack::EntryPtr& instead) {
-    if (auto frozen = draft->freeze(); !frozen) return frozen;
-    record.metadata = draft->metadata();
-    record.size = draft->size();
-    record.bytes = draft->copy()->name();
+    const bool is_passed = draft->is_passed_through();
+    auto still = is_passed ? snapshot_of(*draft) : Draft::Snapshot{draft};
+    if (!still) return fail(std::move(still.error()));
+    if (!is_passed) {
+        if (auto frozen = draft->freeze(); !frozen) return frozen;
+    }
+    record.metadata = still->draft->metadata();
+    record.size = still->draft->size();
+    record.bytes = still->draft->copy()->name();
     WriteBack::Entry entry;
     entry.record = std::move(record);
-    entry.draft = draft;
+    entry.draft = still->draft;
     entry.node = node;
     auto added = back_->add(std::move(entry), instead);
     // It stays frozen, and whoever changes the file goes on from it.
     if (!added) return fail(std::move(added.error()));
+    if (is_passed) draft->kept(*still);
     const MutexLock lock(mutex_);
     node->pending = std::move(*added);  // the path is locked, so that nobody has found it brought there
     return {};
@@ -446,13 +459,14 @@ void PosixBucket::brought(const WriteBack::Entry& entry, const Facts& facts) {
     {
         const MutexLock lock(mutex_);
         if (node->pending.get() == &entry) node->pending = nullptr;
-        if (node->draft != entry.draft) return;
+        const bool is_passed = node->draft && node->draft->is_passed_through();
+        if (node->draft != entry.draft && !is_passed) return;
         const bool is_read = node->standing != BucketNode::Standing::named && node->opens != 0;
-        if (node->writers != 0 || is_read) return;
-        given_up = std::move(node->draft);
-        node->draft = nullptr;
+        if (!is_passed && (node->writers != 0 || is_read)) return;
+        if (!is_passed) given_up = std::move(node->draft);
+        if (!is_passed) node->draft = nullptr;
     }
-    if (path) copy = given_up->whole_copy();
+    if (path) copy = entry.draft->whole_copy();
     if (copy) recent_->add(std::move(*copy));
 }
 

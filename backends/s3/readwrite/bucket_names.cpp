@@ -60,13 +60,13 @@ Result<PosixCreated> PosixBucket::create(const PosixNode& directory, const std::
         fresh_[node->inode] = node;
     }
     known_.forget(place_of(parent->inode, name));
-    return created(node);
+    return created(node, flags);
 }
 
-Result<PosixCreated> PosixBucket::created(const BucketNodePtr& node) {
+Result<PosixCreated> PosixBucket::created(const BucketNodePtr& node, int flags) {
     auto attributes = attributes_of(node);
     if (!attributes) return fail(std::move(attributes.error()));
-    return PosixCreated{make_bucket_file(*this, node, true), std::move(*attributes),
+    return PosixCreated{make_bucket_file(*this, node, flags & O_ACCMODE, true), std::move(*attributes),
                         std::make_shared<HeldNode>(node)};
 }
 
@@ -89,8 +89,8 @@ Result<PosixCreated> PosixBucket::claim(const BucketNodePtr& directory, const st
         const MutexLock lock(mutex_);
         add_locked(node);
     }
-    return PosixCreated{make_bucket_file(*this, node, true), shown(facts, *node, BucketNode::Standing::named),
-                        std::make_shared<HeldNode>(node)};
+    return PosixCreated{make_bucket_file(*this, node, O_RDWR, true),
+                        shown(facts, *node, BucketNode::Standing::named), std::make_shared<HeldNode>(node)};
 }
 
 Result<std::shared_ptr<Draft>> PosixBucket::new_draft(const BucketNodePtr& directory, mode_t mode,
@@ -127,7 +127,7 @@ Result<PosixCreated> PosixBucket::make_nameless(const PosixNode& directory, int 
     const auto node = new_file(parent, new_upload_name(""), flags | O_EXCL, std::move(*draft));
     node->standing = BucketNode::Standing::unlinked;
     numbers_.keep(node->inode);
-    return created(node);
+    return created(node, flags);
 }
 
 /// What was made without a name gets its first one, by an upload that the server refuses where the name is taken. It has

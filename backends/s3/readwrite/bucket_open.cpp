@@ -21,8 +21,8 @@ constexpr std::uint64_t kMostBroughtHere = std::uint64_t{64} << 20U;
 /// is not to be had of it any more once others have put another one there.
 class BucketFile final : public PosixFile {
   public:
-    BucketFile(PosixBucket& bucket, BucketNodePtr node, bool writes)
-        : bucket_(bucket), node_(std::move(node)), writes_(writes) {}
+    BucketFile(PosixBucket& bucket, BucketNodePtr node, int access, bool writes)
+        : bucket_(bucket), node_(std::move(node)), access_(access), writes_(writes) {}
     ~BucketFile() override { bucket_.closed(node_, writes_); }
     BucketFile(const BucketFile&) = delete;
     BucketFile& operator=(const BucketFile&) = delete;
@@ -89,6 +89,13 @@ class BucketFile final : public PosixFile {
     Result<PosixAttributes> attributes() override { return bucket_.attributes_of(node_); }
     Result<Renewal> renew(std::uint64_t asked) override { return bucket_.renew_node(node_, asked); }
 
+    // Who reads, too, may map it: such a file is left to the daemon, unless somebody who only writes has it already.
+    [[nodiscard]] int descriptor() const override {
+        return access_ == O_WRONLY ? bucket_.descriptor_to_pass(*node_) : -1;
+    }
+    bool pass_through(int descriptor) override { return bucket_.pass_through(*node_, descriptor); }
+    [[nodiscard]] bool looks_itself() const override { return true; }
+
   private:
     template <typename Work>
     Result<void> with_draft(Work work, std::uint64_t at_most = UINT64_MAX) {
@@ -104,13 +111,14 @@ class BucketFile final : public PosixFile {
 
     PosixBucket& bucket_;
     const BucketNodePtr node_;
+    const int access_;
     const bool writes_;
 };
 
 }  // namespace
 
-PosixFilePtr make_bucket_file(PosixBucket& bucket, BucketNodePtr node, bool writes) {
-    return std::make_shared<BucketFile>(bucket, std::move(node), writes);
+PosixFilePtr make_bucket_file(PosixBucket& bucket, BucketNodePtr node, int access, bool writes) {
+    return std::make_shared<BucketFile>(bucket, std::move(node), access, writes);
 }
 
 /// The node's draft, a new one if it has none; the path must be locked.
@@ -159,7 +167,7 @@ Result<PosixFilePtr> PosixBucket::open(const PosixNode& held_node, int flags) {
                 return fail(ESTALE, "another host has put another object in its place");
             ++node->opens;
         }
-        return make_bucket_file(*this, node, false);
+        return make_bucket_file(*this, node, O_RDONLY, false);
     }
     const auto path = path_of(*node);
     if (!path) return fail(path.error());
@@ -172,9 +180,10 @@ Result<PosixFilePtr> PosixBucket::open(const PosixNode& held_node, int flags) {
         const MutexLock lock(mutex_);
         ++node->opens;
         ++node->writers;
+        node->may_be_mapped |= (flags & O_ACCMODE) == O_RDWR;
         if (!node->draft) node->draft = std::move(draft);  // else who writes to it may have gone on already
     }
-    auto file = make_bucket_file(*this, node, true);
+    auto file = make_bucket_file(*this, node, flags & O_ACCMODE, true);
     if ((flags & O_TRUNC) != 0) {
         if (auto cut = file->resize(0); !cut) return fail(std::move(cut.error()));
     }
@@ -219,12 +228,18 @@ Result<void> PosixBucket::publish_locked(const BucketNodePtr& node, const std::s
     const auto draft = draft_of(*node);
     if (!draft || !draft->is_changed()) return {};
     const auto condition = condition_for(*node, *draft);
-    auto facts = draft->publish(path, condition);
+    auto still = draft->is_passed_through() ? snapshot_of(*draft) : Draft::Snapshot{draft};
+    if (!still) return fail(std::move(still.error()));
+    auto facts = still->draft->publish(path, condition);
     if (!facts) {
         const auto code = facts.error().code;
         if (code == EEXIST || (code == ESTALE && !condition.only_if_version.empty()))
             tell_lost_update(node, path);
         return fail(facts.error().within(path));
+    }
+    if (still->draft != draft) {
+        draft->kept(*still);
+        still->draft->hand_base_on();
     }
     put_own(node, *facts);
     return {};
@@ -291,7 +306,9 @@ void PosixBucket::closed(const BucketNodePtr& node, bool was_writing) {
 void PosixBucket::forget_changes(const BucketNodePtr& node) {
     std::shared_ptr<Draft> given_up;  // after the lock
     const MutexLock lock(mutex_);
-    if (node->pending && node->writers == 0) given_up = std::exchange(node->draft, node->pending->draft);
+    const bool is_passed = node->draft && node->draft->is_passed_through();  // who reads it has it to the end
+    if (node->pending && node->writers == 0 && !is_passed)
+        given_up = std::exchange(node->draft, node->pending->draft);
 }
 
 /// What nobody writes to any more; the path must be locked, so that nobody begins to.
@@ -309,7 +326,13 @@ void PosixBucket::let_go(const BucketNodePtr& node) {
     --node->opens;
     const bool is_unlinked = node->standing == BucketNode::Standing::unlinked;
     if (is_unlinked && node->opens == 0) numbers_.give_back(node->inode);
-    const bool is_needed = node->writers != 0 || (is_unlinked && node->opens != 0) || node->pending;
+    // As long as it is open the kernel has the local copy.
+    const bool is_passed = node->draft && node->draft->is_passed_through();
+    if (is_passed && node->opens == 0 && !is_unlinked && is_still_mapped(node)) return;
+    if (is_passed && node->opens == 0 && node->pending)
+        given_up = std::exchange(node->draft, node->pending->draft);
+    const bool is_needed =
+        node->writers != 0 || ((is_unlinked || is_passed) && node->opens != 0) || node->pending;
     if (is_needed) return;
     given_up = std::move(node->draft);
     node->draft = nullptr;

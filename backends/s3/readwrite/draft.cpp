@@ -118,21 +118,25 @@ Draft::~Draft() {
 
 FileMetadata Draft::metadata() {
     const MutexLock lock(mutex_);
+    look();
     return metadata_;
 }
 
 std::uint64_t Draft::size() {
     const MutexLock lock(mutex_);
+    look();
     return size_;
 }
 
 bool Draft::is_changed() {
     const MutexLock lock(mutex_);
+    look();
     return bytes_changed_ || metadata_changed_;
 }
 
 bool Draft::awaits_content() {
     const MutexLock lock(mutex_);
+    look();
     return awaits_content_ && bytes_changed_;
 }
 
@@ -148,7 +152,7 @@ std::string Draft::base_version() {
 
 std::optional<RecentCopy> Draft::whole_copy() {
     const MutexLock lock(mutex_);
-    const bool is_published = base_ && !bytes_changed_ && !broken_;
+    const bool is_published = base_ && !bytes_changed_ && !broken_ && !is_passed_;
     if (!is_published || gone_.count() != 0 || !absent(0, size_).empty()) return std::nullopt;
     if (!is_strong_etag(base_->facts.version)) return std::nullopt;
     return RecentCopy{base_->path, base_->facts.version, size_, copy_};
@@ -159,10 +163,12 @@ void Draft::set_metadata(FileMetadata metadata) {
     if (metadata_ == metadata) return;
     metadata_ = std::move(metadata);
     metadata_changed_ = true;
+    ++changes_;
 }
 
 void Draft::renew_metadata(FileMetadata metadata) {
     const MutexLock lock(mutex_);
+    look();
     if (bytes_changed_ || metadata_changed_) return;
     metadata.tags = std::move(metadata_.tags);  // HEAD does not tell them
     metadata_ = std::move(metadata);
@@ -185,18 +191,24 @@ std::vector<ByteRange> Draft::absent(std::uint64_t begin, std::uint64_t end) {
     return present_.gaps(begin, std::min(end, base_limit_));
 }
 
-/// Of the bytes, which are other ones from now on.
-void Draft::changed(std::uint64_t begin, std::uint64_t end) {
+/// `bytes`: so many of them.
+void Draft::bytes_have_changed(std::uint64_t bytes, std::int64_t now_ns) {
     if (!bytes_changed_ && !metadata_changed_) dirty_since_ = DraftTotals::Clock::now();
     bytes_changed_ = true;
-    metadata_.mtime_ns = metadata_.ctime_ns = upload_ ? sent_metadata_->mtime_ns : wall_clock_ns();
+    ++changes_;
+    metadata_.mtime_ns = metadata_.ctime_ns = now_ns;
     metadata_.mode &= ~static_cast<std::uint32_t>(S_ISUID);
     if ((metadata_.mode & S_IXGRP) != 0) metadata_.mode &= ~static_cast<std::uint32_t>(S_ISGID);
-    unpublished_ = std::min(unpublished_ + (end - begin), size_);
+    unpublished_ = std::min(unpublished_ + bytes, size_);
     totals_.set_dirty(this, unpublished_, dirty_since_);
+    awaits_content_ = size_ == 0;
+}
+
+/// Of the bytes, which are other ones from now on.
+void Draft::changed(std::uint64_t begin, std::uint64_t end) {
+    bytes_have_changed(end - begin, upload_ ? sent_metadata_->mtime_ns : wall_clock_ns());
     digests_.forget(begin, end);
     dirty_.add(begin, end);
-    awaits_content_ = size_ == 0;
     if (begin >= PartSizes::kLargestObject || parts_.empty()) return;
     const auto first = parts_.lower_bound(PartSizes::number(begin));
     auto last = first;
@@ -294,7 +306,7 @@ void Draft::found_published(Base base) {
 void Draft::adopt_base(Base base) {
     const MutexLock lock(mutex_);
     path_ = base.path;
-    base_limit_ = base.facts.size;
+    base_limit_ = is_passed_ ? 0 : base.facts.size;
     base_ = std::move(base);
 }
 
@@ -347,6 +359,7 @@ Result<std::size_t> Draft::read(std::span<std::byte> destination, std::uint64_t 
     std::optional<Base> base;
     {
         const MutexLock lock(mutex_);
+        look();
         if (offset >= size_) return std::size_t{0};
         destination = destination.first(
             static_cast<std::size_t>(std::min<std::uint64_t>(destination.size(), size_ - offset)));
@@ -374,6 +387,7 @@ Result<void> Draft::resize(std::uint64_t size) {
     std::uint64_t had = 0;
     {
         const MutexLock lock(mutex_);
+        look();
         had = size_;
         if (size == had && bytes_changed_) return {};
     }
@@ -399,6 +413,7 @@ Result<void> Draft::clear(std::uint64_t begin, std::uint64_t end) {
     wait_for_parts_of(begin, end);
     {
         const MutexLock lock(mutex_);
+        look();
         end = std::min(end, size_);
     }
     if (begin >= end) return {};

@@ -71,7 +71,10 @@ class DraftTotals {
 ///
 /// One that is frozen has been acknowledged as it is, and its bytes never change again (kFrozen): who changes the
 /// file does so in one that goes on from it.
-class Draft {
+///
+/// One that is passed through is written by the kernel, which tells nobody: its size and times are those of the local
+/// copy, it is never frozen nor published, and becomes an object by its snapshots (draft_passed.cpp).
+class Draft : public std::enable_shared_from_this<Draft> {
   public:
     /// The error of whoever would change one that is frozen: no system call of ours gives it.
     static constexpr int kFrozen = ERESTART;
@@ -135,6 +138,23 @@ class Draft {
     void found_published(Base base) TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] const std::shared_ptr<LocalCopy>& copy() const { return copy_; }
 
+    // draft_passed.cpp
+    /// Whether all that it has is in the local copy, where the kernel may change it.
+    [[nodiscard]] bool may_pass_through() TIERFS_EXCLUDES(mutex_);
+    /// From now on the kernel changes it. False: it is frozen, or not all of it is here.
+    bool pass_through() TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] bool is_passed_through() const { return is_passed_.load(std::memory_order_acquire); }
+    struct Snapshot {
+        std::shared_ptr<Draft> draft;  ///< frozen; its base becomes that of the one it was made of
+        std::uint64_t changes = 0;     ///< up to which it has them
+    };
+    /// Of one that is passed through, which a shared_ptr holds: what it is now, with all writes that have returned.
+    Result<Snapshot> snapshot(std::shared_ptr<LocalCopy> copy) TIERFS_EXCLUDES(mutex_);
+    /// A snapshot of it stands in the journal, or at the bucket: it is as changed as it has been since.
+    void kept(const Snapshot& snapshot) TIERFS_EXCLUDES(mutex_);
+    /// When it was written to last: wall clock, nanoseconds.
+    [[nodiscard]] std::int64_t written_ns() TIERFS_EXCLUDES(mutex_);
+
     /// All bytes of what was published last, if they are here and nothing has been changed since.
     std::optional<RecentCopy> whole_copy() TIERFS_EXCLUDES(mutex_);
 
@@ -175,6 +195,8 @@ class Draft {
     Result<void> fetch(std::uint64_t begin, std::uint64_t end) TIERFS_EXCLUDES(mutex_);
     Result<void> fetch_piece(const Base& base, ByteRange range, Together& together);
     void changed(std::uint64_t begin, std::uint64_t end) TIERFS_REQUIRES(mutex_);
+    void bytes_have_changed(std::uint64_t bytes, std::int64_t now_ns) TIERFS_REQUIRES(mutex_);
+    void look() TIERFS_REQUIRES(mutex_);
     Result<void> make_room(std::uint64_t bytes) TIERFS_EXCLUDES(mutex_);
     Result<void> failed(Error error) TIERFS_EXCLUDES(mutex_);
 
@@ -223,6 +245,9 @@ class Draft {
     /// The base may go or has become another object: what is here is sent instead.
     bool sends_all_ TIERFS_GUARDED_BY(mutex_) = false;
     bool is_frozen_ TIERFS_GUARDED_BY(mutex_) = false;
+    std::atomic<bool> is_passed_{false};                   ///< for good
+    LocalCopy::Stamp seen_ TIERFS_GUARDED_BY(mutex_);      ///< of one that is passed through
+    std::uint64_t changes_ TIERFS_GUARDED_BY(mutex_) = 0;  ///< likewise
     std::weak_ptr<Draft> next_ TIERFS_GUARDED_BY(mutex_);  ///< that goes on from it
     bool awaits_content_ TIERFS_GUARDED_BY(mutex_);
     bool bytes_changed_ TIERFS_GUARDED_BY(mutex_), metadata_changed_ TIERFS_GUARDED_BY(mutex_) = false;

@@ -75,6 +75,10 @@ class Journal {
     [[nodiscard]] const std::string& folder() const { return folder_; }
     /// What its file system has left for others, bytes.
     [[nodiscard]] std::uint64_t free_space() const;
+    [[nodiscard]] bool is_half_empty() const;
+    /// Why its files cannot be written by the kernel itself while tierfs keeps versions of them: its file system shares no
+    /// blocks between files, or does not tell each write from those before by its time. Empty: it does.
+    [[nodiscard]] const std::string& against_passthrough() const { return against_passthrough_; }
 
   private:
     Journal(std::string folder, FileDescriptor directory, FileDescriptor lock)
@@ -87,6 +91,7 @@ class Journal {
     std::shared_ptr<LocalCopy> copy_of(FileDescriptor file, std::string name);
     Result<void> write(const JournalRecord& record);
     Result<void> sync_folder();
+    [[nodiscard]] std::string find_against_passthrough() const;
 
     const std::string folder_;
     const std::shared_ptr<const FileDescriptor> directory_;  ///< of all copies, which may outlive this
@@ -94,6 +99,7 @@ class Journal {
     std::atomic<std::uint64_t> made_{0};
     Mutex mutex_;
     std::set<std::uint64_t> leaving_ TIERFS_GUARDED_BY(mutex_);  ///< sequences of records that are to go
+    std::string against_passthrough_;
     std::vector<Found> found_;
     std::uint64_t last_found_ = 0;
 };

@@ -11,6 +11,7 @@
 #include <cstdlib>
 
 #include "config/base/fault_point.hpp"
+#include "config/base/time.hpp"
 
 namespace tierfs::s3 {
 
@@ -75,6 +76,28 @@ Result<void> LocalCopy::copy_to(LocalCopy& other, std::uint64_t size) const {
         if (now == 0) break;
     }
     return other.resize(size);
+}
+
+Result<LocalCopy::Stamp> LocalCopy::stamp() const {
+    struct stat found {};
+    if (TIERFS_FAULT_CALL("s3.copy.stat", ::fstat(file_.get(), &found)) != 0)
+        return fail(system_error(errno, "looking at the local copy"));
+    return Stamp{to_ns(found.st_mtim.tv_sec, found.st_mtim.tv_nsec),
+                 static_cast<std::uint64_t>(found.st_size)};
+}
+
+Result<std::uint64_t> LocalCopy::share_with(LocalCopy& other) const {
+    if (TIERFS_FAULT_CALL("s3.copy.clone", ::ioctl(other.file_.get(), FICLONE, file_.get())) != 0)
+        return fail(system_error(errno, "sharing the blocks of the local copy"));
+    const auto now = other.stamp();
+    if (!now) return fail(now.error());
+    return now->size;
+}
+
+bool LocalCopy::is_open_nowhere_else() const {
+    if (TIERFS_FAULT_CALL("s3.copy.lease", ::fcntl(file_.get(), F_SETLEASE, F_WRLCK)) != 0) return false;
+    ::fcntl(file_.get(), F_SETLEASE, F_UNLCK);
+    return true;
 }
 
 std::uint64_t LocalCopy::allocated() const {

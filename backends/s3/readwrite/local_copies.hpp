@@ -30,6 +30,21 @@ class LocalCopy {
     Result<void> punch(std::uint64_t begin, std::uint64_t end);
     /// Durable: fdatasync(2).
     Result<void> sync();
+    /// What it looks like from outside: of a file whose writes are told from each other by their times (see Journal), two
+    /// equal ones say that nothing has been written in between.
+    struct Stamp {
+        std::int64_t changed_ns = 0;  ///< st_mtim
+        std::uint64_t size = 0;
+        friend bool operator==(const Stamp&, const Stamp&) = default;
+    };
+    [[nodiscard]] Result<Stamp> stamp() const;
+    /// Gives an empty copy all that this one has, by shared blocks alone (FICLONE of ioctl_ficlone(2)), which waits for
+    /// writes that are under way. Returns its size.
+    Result<std::uint64_t> share_with(LocalCopy& other) const;
+    /// Whether no other descriptor or mapping of it is left (a lease, F_SETLEASE of fcntl(2)). False where that cannot be told.
+    [[nodiscard]] bool is_open_nowhere_else() const;
+    /// For who registers it at the kernel; its own.
+    [[nodiscard]] int descriptor() const { return file_.get(); }
     /// Gives an empty copy the first `size` bytes of this one: shared on the disk where the file system can.
     Result<void> copy_to(LocalCopy& other, std::uint64_t size) const;
     [[nodiscard]] const std::string& name() const { return name_; }

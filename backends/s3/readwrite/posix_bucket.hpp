@@ -51,6 +51,7 @@ struct BucketNode {
     WriteBack::EntryPtr
         pending;  ///< what was acknowledged last, until it is at the bucket; null: it is there
     std::uint64_t changed_after = 0;  ///< WriteBack::last() when the draft was changed last
+    bool may_be_mapped = false;       ///< it has been opened for reading and writing
     bool is_conflict_untold =
         false;  ///< what was acknowledged has become another name's, and nobody has heard of it
 
@@ -131,8 +132,10 @@ class PosixBucket final : public PosixOrigin {
     [[nodiscard]] bool has_acls() const override { return false; }
     [[nodiscard]] bool answers_cheaply() const override { return false; }
     [[nodiscard]] bool holds_for_nothing() const override { return true; }
+    [[nodiscard]] std::string against_passthrough() const override;
     [[nodiscard]] PosixStats stats() const override;
     std::uint64_t hurry() override;
+    void tick() override { look_at_mapped(false); }
 
     // For the files and directories that it opens.
     [[nodiscard]] BucketCalls& calls() { return calls_; }
@@ -177,6 +180,9 @@ class PosixBucket final : public PosixOrigin {
         return back_ ? back_->removed_below(marker) : std::vector<std::string>();
     }
     void closed(const BucketNodePtr& node, bool was_writing) TIERFS_EXCLUDES(mutex_);
+    /// See PosixFile::descriptor and pass_through.
+    int descriptor_to_pass(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
+    bool pass_through(const BucketNode& node, int descriptor) TIERFS_EXCLUDES(mutex_);
     /// New files in a directory that nobody else sees yet.
     std::vector<std::string> unpublished_in(std::uint64_t directory) TIERFS_EXCLUDES(mutex_);
 
@@ -229,7 +235,7 @@ class PosixBucket final : public PosixOrigin {
                            std::shared_ptr<Draft> draft);
     Result<std::shared_ptr<Draft>> new_draft(const BucketNodePtr& directory, mode_t mode,
                                              const Caller& caller);
-    Result<PosixCreated> created(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
+    Result<PosixCreated> created(const BucketNodePtr& node, int flags) TIERFS_EXCLUDES(mutex_);
     Result<bool> name_nameless(const BucketNodePtr& node, const BucketNodePtr& directory,
                                const std::string& name, const std::string& to) TIERFS_EXCLUDES(mutex_);
     Result<void> copy_to_new(const BucketNodePtr& node, const std::string& from, Place place,
@@ -306,6 +312,10 @@ class PosixBucket final : public PosixOrigin {
     void brought(const WriteBack::Entry& entry, const Facts& facts) TIERFS_EXCLUDES(mutex_);
     void refused(const WriteBack::Entry& entry) TIERFS_EXCLUDES(mutex_);
     void settled(const WriteBack::Entry& entry) TIERFS_EXCLUDES(mutex_);
+    // bucket_passed.cpp
+    Result<Draft::Snapshot> snapshot_of(Draft& draft);
+    bool is_still_mapped(const BucketNodePtr& node) TIERFS_REQUIRES(mutex_);
+    void look_at_mapped(bool at_last) TIERFS_EXCLUDES(mutex_);
     // bucket_recover.cpp
     void recover() TIERFS_EXCLUDES(mutex_);
     BucketNodePtr directory_at(const std::string& path) TIERFS_EXCLUDES(mutex_);
@@ -337,6 +347,8 @@ class PosixBucket final : public PosixOrigin {
     /// Those that have no object yet.
     std::unordered_map<std::uint64_t, std::weak_ptr<BucketNode>> fresh_ TIERFS_GUARDED_BY(mutex_);
     std::size_t sweep_at_ TIERFS_GUARDED_BY(mutex_) = 1024;
+    /// Those that were passed through, and may be mapped although they are closed.
+    std::vector<BucketNodePtr> mapped_ TIERFS_GUARDED_BY(mutex_);
     const std::uint64_t journal_limit_;
     std::size_t most_queued_ = 0;      ///< each takes a descriptor
     std::unique_ptr<WriteBack> back_;  ///< last: its threads use all else; null: writes=through
@@ -352,7 +364,8 @@ inline const BucketNodePtr& bucket_node(const PosixNode& node) {
     return static_cast<const HeldNode&>(node).node;  // NOLINT(*-static-cast-downcast): all are of this kind
 }
 
-PosixFilePtr make_bucket_file(PosixBucket& bucket, BucketNodePtr node, bool writes);
+/// `access`: O_ACCMODE of open(2). `writes`: closing it puts there what was made of it.
+PosixFilePtr make_bucket_file(PosixBucket& bucket, BucketNodePtr node, int access, bool writes);
 PosixDirectoryPtr make_bucket_directory(PosixBucket& bucket, BucketNodePtr node, std::string marker);
 
 }  // namespace tierfs::s3

@@ -15,7 +15,6 @@ constexpr std::chrono::milliseconds kLongestLinger{10000};
 constexpr std::chrono::milliseconds kFirstPause{1000}, kLongestPause{60000};
 constexpr unsigned kMostDoublings = 6;
 constexpr std::size_t kMostLooks = 1024;  // entries, for one that may be begun
-
 std::chrono::milliseconds pause_after(unsigned failures) {
     return std::min(kLongestPause, kFirstPause * (1U << std::min(failures - 1, kMostDoublings)));
 }
@@ -51,6 +50,7 @@ WriteBack::Class WriteBack::class_of(const JournalRecord& record) {
 
 void WriteBack::insert(const EntryPtr& entry) {
     const auto& record = entry->record;
+    note_time(*entry);
     entries_.emplace(record.sequence, entry);
     by_class_.at(class_of(record)).insert(record.sequence);
     bytes_ += record.size;
@@ -278,66 +278,6 @@ bool WriteBack::is_queued_below(const std::string& path) {
         const auto& queued = one.first;
         return queued.starts_with(path) && (queued.size() == path.size() || queued[path.size()] == '/');
     });
-}
-
-std::uint64_t WriteBack::hurry() {
-    const MutexLock lock(mutex_);
-    const auto now = Clock::now();
-    for (const auto& [sequence, entry] : entries_) {
-        if (entry->failures == 0) entry->due = std::min(entry->due, now);
-    }
-    changed_.notify_all();
-    return last_.load(std::memory_order_acquire);
-}
-
-Result<void> WriteBack::stopped_or_done() const {
-    return is_stopping_ ? fail(ECANCELED, "the mount ends") : Result<void>();
-}
-
-Result<void> WriteBack::wait_for(std::uint64_t sequence, Clock::time_point deadline) {
-    MutexLock lock(mutex_);
-    while (!is_stopping_ && !entries_.empty() && entries_.begin()->first <= sequence) {
-        if (lock.wait_until(changed_, deadline) == std::cv_status::timeout && Clock::now() >= deadline)
-            return fail(ETIMEDOUT, std::to_string(entries_.size()) +
-                                       " changes made before are still to be brought to the bucket");
-    }
-    return stopped_or_done();
-}
-
-Result<void> WriteBack::wait_for(const EntryPtr& entry, Clock::time_point deadline) {
-    MutexLock lock(mutex_);
-    while (!is_stopping_ && entry->state != Entry::State::done) {
-        if (lock.wait_until(changed_, deadline) == std::cv_status::timeout && Clock::now() >= deadline)
-            return fail(ETIMEDOUT, entry->record.path + " is still to be brought to the bucket");
-    }
-    return stopped_or_done();
-}
-
-bool WriteBack::wait_for_any(Clock::time_point deadline) {
-    MutexLock lock(mutex_);
-    const auto before = done_;
-    while (!is_stopping_ && done_ == before && !entries_.empty()) {
-        if (lock.wait_until(changed_, deadline) == std::cv_status::timeout && Clock::now() >= deadline)
-            return false;
-    }
-    return !is_stopping_;
-}
-
-PosixQueue WriteBack::figures(Clock::time_point now) {
-    const MutexLock lock(mutex_);
-    PosixQueue figures;
-    figures.entries = entries_.size();
-    figures.bytes = bytes_;
-    figures.running = running_;
-    figures.conflicts = conflicts_;
-    figures.done = done_;
-    figures.done_to = entries_.empty() ? last_.load(std::memory_order_acquire) : entries_.begin()->first - 1;
-    for (const auto& [sequence, entry] : entries_) {
-        figures.oldest_s =
-            std::max(figures.oldest_s, std::chrono::duration<double>(now - entry->since).count());
-        if (figures.error.empty() && entry->failures != 0) figures.error = entry->error;
-    }
-    return figures;
 }
 
 bool WriteBack::may_begin(const Entry& entry) const {

@@ -49,6 +49,8 @@ class WriteBack {
         friend class WriteBack;
         enum class State : std::uint8_t { queued, held, running, done } state = State::queued;
         Clock::time_point due;
+        std::int64_t acknowledged_ns = 0;  ///< CLOCK_REALTIME_COARSE, not after anybody could know of it
+        std::int64_t clock_offset_ns = 0;  ///< from CLOCK_BOOTTIME then
         unsigned failures = 0;
         bool was_begun = false;         ///< the bucket may have it, whatever was heard of that
         bool was_begun_before = false;  ///< this attempt
@@ -88,6 +90,9 @@ class WriteBack {
     [[nodiscard]] Journal& journal() { return *journal_; }
     /// What a change that is made now may know of: see JournalRecord::after.
     [[nodiscard]] std::uint64_t last() const { return last_.load(std::memory_order_acquire); }
+    /// The same of one that was made at that time by the clock of file systems, nanoseconds; more than that where the clock
+    /// has been set since.
+    [[nodiscard]] std::uint64_t last_before(std::int64_t time_ns) TIERFS_EXCLUDES(mutex_);
 
     /// Returns when it stands in the journal, also while the mount ends. The sequence is given to it here; `expects` counts where nothing of its path
     /// is queued. `instead`: an entry that the caller holds, and that goes: where it has the same path, what it expected
@@ -140,6 +145,7 @@ class WriteBack {
     enum Class : std::size_t { heavy, light, removal, kClasses };
     Result<EntryPtr> add_now(Entry entry, EntryPtr instead) TIERFS_EXCLUDES(mutex_);
     static Class class_of(const JournalRecord& record);
+    static void note_time(Entry& entry);
     void insert(const EntryPtr& entry) TIERFS_REQUIRES(mutex_);
     void erase(const EntryPtr& entry) TIERFS_REQUIRES(mutex_);
     [[nodiscard]] bool may_begin(const Entry& entry) const TIERFS_REQUIRES(mutex_);

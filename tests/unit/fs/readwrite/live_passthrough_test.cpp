@@ -214,7 +214,8 @@ TEST_F(LivePassthroughTest, FlagsThatTheKernelHoldsOnTo) {
     EXPECT_NE(asked_for.open(*node, *file(O_WRONLY), O_WRONLY | O_APPEND, true), 0);
     asked_for.close(node);
     EXPECT_NE(open(O_WRONLY), 0);
-    EXPECT_NE(passthrough.open(*node, *file(O_WRONLY), O_WRONLY | O_APPEND, true), 0) << "another mode";
+    EXPECT_NE(passthrough.open(*node, *file(O_WRONLY), O_WRONLY | O_APPEND, true), 0)
+        << "another mode";
     passthrough.close(node);
     passthrough.close(node);
 }
@@ -247,12 +248,13 @@ TEST(LivePassthroughChoiceTest, WhoTellsOfMappings) {
 }
 
 TEST(LivePassthroughChoiceTest, WhatIsAgainstIt) {
-    EXPECT_EQ(against_live_passthrough("auto", true, EXT4_SUPER_MAGIC), "");
-    EXPECT_EQ(against_live_passthrough("true", true, EXT4_SUPER_MAGIC), "");
-    EXPECT_EQ(against_live_passthrough("true", true, NFS_SUPER_MAGIC), "");
-    EXPECT_NE(against_live_passthrough("auto", true, NFS_SUPER_MAGIC), "");
-    EXPECT_NE(against_live_passthrough("auto", false, 0), "");
-    EXPECT_EQ(against_live_passthrough("false", true, EXT4_SUPER_MAGIC), "writes.passthrough=false");
+    EXPECT_EQ(against_live_passthrough("auto", "", EXT4_SUPER_MAGIC), "");
+    EXPECT_EQ(against_live_passthrough("true", "", EXT4_SUPER_MAGIC), "");
+    EXPECT_EQ(against_live_passthrough("true", "", NFS_SUPER_MAGIC), "");
+    EXPECT_NE(against_live_passthrough("auto", "", NFS_SUPER_MAGIC), "");
+    EXPECT_EQ(against_live_passthrough("auto", "", 0), "");
+    EXPECT_EQ(against_live_passthrough("true", "it is no file", 0), "it is no file");
+    EXPECT_EQ(against_live_passthrough("false", "", EXT4_SUPER_MAGIC), "writes.passthrough=false");
 }
 
 }  // namespace live_passthrough_test

@@ -1,0 +1,84 @@
+// Files that the kernel writes by itself into their local copies: see Draft and posix_bucket.hpp.
+#include <algorithm>
+#include <utility>
+
+#include "backends/s3/readwrite/posix_bucket.hpp"
+#include "config/base/log.hpp"
+
+namespace tierfs::s3 {
+
+Result<Draft::Snapshot> PosixBucket::snapshot_of(Draft& draft) {
+    auto copy = make_copy();
+    if (!copy) return fail(std::move(copy.error()));
+    return draft.snapshot(std::move(*copy));
+}
+
+std::string PosixBucket::against_passthrough() const {
+    return back_ ? back_->journal().against_passthrough() : "the source is no directory of this machine";
+}
+
+/// The local copy of a file that the kernel may write by itself: a journal that fills up makes writers wait, which it
+/// cannot. -1: none.
+int PosixBucket::descriptor_to_pass(const BucketNode& node) {
+    if (!back_ || !back_->journal().against_passthrough().empty()) return -1;
+    if (!back_->journal().is_half_empty() || back_->size() >= most_queued_ / 2) return -1;
+    if (journal_limit_ != 0 && totals_.dirty_bytes() >= journal_limit_ / 2) return -1;
+    std::shared_ptr<Draft> draft;
+    {
+        const MutexLock lock(mutex_);
+        if (node.standing == BucketNode::Standing::named) draft = node.draft;
+    }
+    return draft && draft->may_pass_through() ? draft->copy()->descriptor() : -1;
+}
+
+bool PosixBucket::pass_through(const BucketNode& node, int descriptor) {
+    const auto draft = draft_of(node);
+    return draft && draft->copy()->descriptor() == descriptor && draft->pass_through();
+}
+
+/// The last close of a file whose local copy the kernel had. Who has it mapped for writing may outlive that: as long as
+/// somebody does, the copy is the file.
+bool PosixBucket::is_still_mapped(const BucketNodePtr& node) {
+    if (!node->may_be_mapped || node->draft->copy()->is_open_nowhere_else()) {
+        node->may_be_mapped = false;
+        return false;
+    }
+    mapped_.push_back(node);
+    return true;
+}
+
+/// What was written through mappings of files that are closed is acknowledged when the last mapping has gone, or `at_last`.
+void PosixBucket::look_at_mapped(bool at_last) {
+    std::vector<BucketNodePtr> mapped;
+    {
+        const MutexLock lock(mutex_);
+        mapped.swap(mapped_);
+    }
+    for (const auto& node : mapped) {
+        const auto path = path_of(*node);
+        std::vector<PathLocks::Path> paths{change_of(*node)};
+        if (path) paths.push_back({*path, false});
+        const PathLocks::Held held(locks_, std::move(paths));
+        std::shared_ptr<Draft> draft, given_up;  // the latter after the lock
+        {
+            const MutexLock lock(mutex_);
+            draft = node->draft;
+            if (node->opens != 0 || !draft || !draft->is_passed_through())
+                continue;  // its last close is to come
+        }
+        const bool has_moved = path && path_of(*node).value_or("") != *path;
+        if (has_moved || (!at_last && !draft->copy()->is_open_nowhere_else())) {
+            const MutexLock lock(mutex_);
+            mapped_.push_back(node);
+            continue;
+        }
+        auto done = path ? acknowledge(node, *path, false) : Result<void>();
+        if (!done) log::error("what was written to a mapped file is lost: " + done.error().message);
+        const MutexLock lock(mutex_);
+        if (node->opens != 0) continue;
+        node->may_be_mapped = false;
+        given_up = std::exchange(node->draft, node->pending ? node->pending->draft : nullptr);
+    }
+}
+
+}  // namespace tierfs::s3
