@@ -32,6 +32,9 @@ def test_everything_is_where_it_belongs(package, unpacked):
         assert (unpacked / name).is_file(), name
     for example in REPOSITORY.glob("config/examples/*"):
         assert (unpacked / "usr/share/doc/tierfs/examples" / example.name).read_bytes() == example.read_bytes()
+    for example in (*REPOSITORY.glob("packaging/prometheus/*"), *REPOSITORY.glob("packaging/grafana/*")):
+        installed = unpacked / "usr/share/doc/tierfs/examples" / example.parent.name / example.name
+        assert installed.read_bytes() == example.read_bytes(), example
     for page in REPOSITORY.glob("man/*.[1-8]"):
         assert (unpacked / f"usr/share/man/man{page.suffix[1:]}/{page.name}.gz").is_file(), page
     assert os.readlink(unpacked / "usr/sbin/mount.fuse.tierfs") == "../bin/tierfs"
