@@ -1,9 +1,11 @@
 """Kills, power cuts and failing disks under who writes with writes=back: what was acknowledged comes to the bucket whole, once."""
 
+import concurrent.futures
 import contextlib
 import errno
 import os
 import random
+import threading
 import time
 
 import pytest
@@ -81,6 +83,30 @@ def states(lines):
     return [files, after(files, under_way)] if under_way else [files]
 
 
+@contextlib.contextmanager
+def watching(bucket, said):
+    """Another node that reads all the bucket has, all the time, and finds whole versions of what was written there alone."""
+    ended, found = threading.Event(), []
+
+    def watch():
+        while not ended.is_set():
+            for name in keys(bucket):
+                with contextlib.suppress(bucket.server.client.exceptions.NoSuchKey):
+                    content = body(bucket, name)
+                    found.append((name, len(content), content[:1], content == content[:1] * len(content)))
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        watcher = pool.submit(watch)
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.result()
+    written = {(int(words[3]), int(words[4])) for words in said.lines() if words[1] == "close"}
+    for name, size, first, is_whole in found:
+        assert is_whole and (size == 0 or (size, first[0]) in written), f"{name}: {size} bytes that nobody wrote"
+
+
 def expect_acknowledged(bucket, said):
     found = {}
     for key in keys(bucket):
@@ -112,13 +138,14 @@ def test_acknowledged_files_survive_kills(rgw_bucket, folder, stack, back, numbe
         processes.wait_until(lambda: len(said.lines()) > 10, what="something is written")
         time.sleep(1.5 * chance.random())
         m.kill_daemon(supervisor) if number % 2 else m.kill_hard()
-    m = back(**options)
-    if number % 3 == 2:  # while it is brought to the bucket
-        time.sleep(chance.random())
-        m.kill_hard()
+    with watching(rgw_bucket, said):
         m = back(**options)
-    flush(m, timeout=120)
-    assert queue(m)["conflicts"] == 0
+        if number % 3 == 2:  # while it is brought to the bucket
+            time.sleep(chance.random())
+            m.kill_hard()
+            m = back(**options)
+        flush(m, timeout=120)
+        assert queue(m)["conflicts"] == 0
     expect_acknowledged(rgw_bucket, said)
     assert sorted(os.listdir(m.path)) == keys(rgw_bucket)
     m.umount()
