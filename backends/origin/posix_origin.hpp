@@ -144,8 +144,9 @@ struct PosixQueue {
     std::uint64_t conflicts = 0;  ///< what was kept beside another host's
     std::uint64_t done = 0;
     std::uint64_t done_to = 0;  ///< all up to this number: see PosixOrigin::hurry
-    double oldest_s = 0;
-    std::string error = {};  ///< of what is tried again; empty: all goes well
+    double oldest_s = 0;        ///< since it was acknowledged, also by an earlier daemon
+    std::uint64_t room = 0;     ///< bytes, until writers wait
+    std::string error = {};     ///< of what is tried again; empty: all goes well
 };
 
 struct PosixStats {

@@ -158,6 +158,11 @@ std::vector<Metric> origin_metrics() {
         {"tierfs_queue_conflicts_total", Kind::counter, "",
          "Changes that were kept beside another host's object, or not made for its sake.",
          [](In in, Samples& s) { s.add(of(queue_of(in).conflicts)); }},
+        {"tierfs_queue_room_bytes", Kind::gauge, "", "Bytes that the journal takes until writers wait.",
+         [](In in, Samples& s) { s.add(of(queue_of(in).room)); }},
+        {"tierfs_queue_failing", Kind::gauge, "",
+         "1 while something of these was refused, or could not be brought there, and is tried again.",
+         [](In in, Samples& s) { s.add(queue_of(in).error.empty() ? 0 : 1); }},
         {"tierfs_origin_requests_total", Kind::counter, "kind", "Requests sent to the origin.",
          [](In in, Samples& s) {
              s.add(label("kind", "get"), of(in.origin.get));

@@ -317,7 +317,7 @@ Json queue_json(const std::optional<PosixQueue>& queue) {
     if (!queue) return nullptr;
     return {{"entries", queue->entries},     {"bytes", queue->bytes}, {"running", queue->running},
             {"oldest_s", queue->oldest_s},   {"done", queue->done},   {"done_to", queue->done_to},
-            {"conflicts", queue->conflicts}, {"error", queue->error}};
+            {"conflicts", queue->conflicts}, {"room", queue->room},   {"error", queue->error}};
 }
 
 Json status_json(const StatusInputs& in) {

@@ -17,7 +17,6 @@ namespace tierfs::s3 {
 
 namespace {
 
-constexpr std::uint64_t kRoomOfOthers = std::uint64_t{64} << 20U;  // of the journal's file system
 constexpr std::size_t kMostOfName = 255;
 
 WriteBack::Outcome again(Error error) {
@@ -98,37 +97,6 @@ Result<std::shared_ptr<LocalCopy>> PosixBucket::make_copy() {
     return back_ ? back_->journal().make() : copies_.make();
 }
 
-bool PosixBucket::is_full() {
-    if (journal_limit_ != 0 && totals_.dirty_bytes() >= journal_limit_) return true;
-    return back_->size() >= most_queued_ || back_->journal().free_space() < kRoomOfOthers;
-}
-
-/// Of the journal: what is brought to the bucket gives its room back.
-Result<void> PosixBucket::wait_for_room() {
-    const auto deadline = WriteBack::Clock::now() + calls_.deadline();
-    while (is_full()) {
-        back_->hurry();
-        const bool has_queue = back_->size() != 0;
-        if (has_queue && back_->wait_for_any(deadline)) continue;
-        return fail(ENOSPC, "the journal " + back_->journal().folder() + " is full" +
-                                (has_queue ? ", and the bucket did not take anything before origin.deadline"
-                                           : " of files that are being written: journal.limit"));
-    }
-    return {};
-}
-
-Result<void> PosixBucket::wait_for_all() {
-    if (!back_) return {};
-    return back_->wait_for(back_->hurry(), WriteBack::Clock::now() + calls_.deadline());
-}
-
-Result<void> PosixBucket::wait_for_path(const std::string& path) {
-    const auto entry = back_ ? back_->at(path) : nullptr;
-    if (!entry) return {};
-    back_->hurry();
-    return back_->wait_for(entry, WriteBack::Clock::now() + calls_.deadline());
-}
-
 bool PosixBucket::is_pending(const BucketNode& node) {
     const MutexLock lock(mutex_);
     return node.pending != nullptr;
@@ -143,17 +111,6 @@ void PosixBucket::give_up_upload(Place place) {
         if (!node->has_object) pending = node->pending;
     }
     if (pending) back_->give_up(pending, WriteBack::Clock::now() + calls_.deadline());
-}
-
-Result<void> PosixBucket::wait_for_node(const BucketNodePtr& node) {
-    WriteBack::EntryPtr pending;
-    {
-        const MutexLock lock(mutex_);
-        pending = node->pending;
-    }
-    if (!pending) return {};
-    back_->hurry();
-    return back_->wait_for(pending, WriteBack::Clock::now() + calls_.deadline());
 }
 
 Result<std::shared_ptr<Draft>> PosixBucket::draft_to_change(const BucketNodePtr& node,

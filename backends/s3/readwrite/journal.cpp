@@ -76,6 +76,7 @@ std::string record_text(const JournalRecord& record) {
     json["expects"] = kExpectations.at(static_cast<std::size_t>(record.expects));
     put_text(json, "version", record.version);
     json["after"] = record.after;
+    json["made_ns"] = record.made_ns;
     json["light"] = record.is_light ? 1 : 0;
     json["replaces"] = record.replaces;
     if (record.kind == JournalRecord::Kind::remove) return json.dump() + "\n";
@@ -106,6 +107,7 @@ Result<JournalRecord> parse_record(const std::string& text) {
     record.expects = static_cast<JournalRecord::Expects>(expected - kExpectations.begin());
     record.version = fields.text("version");
     record.after = fields.number("after");
+    record.made_ns = static_cast<std::int64_t>(fields.number("made_ns"));
     record.is_light = fields.number("light", 1) == 1;
     record.replaces = fields.number("replaces");
     if (!fields.good()) return fail(EINVAL, fields.problem());

@@ -34,7 +34,9 @@ struct JournalRecord {
     Expects expects = Expects::nothing;
     std::string version;      ///< where one is expected
     std::uint64_t after = 0;  ///< what this was made of may know of all up to this sequence
-    bool is_light = false;    ///< see WriteBack
+    std::int64_t made_ns =
+        0;                  ///< wall clock: when the oldest that it stands for was acknowledged; 0: not known
+    bool is_light = false;  ///< see WriteBack
     std::uint64_t replaces =
         0;  ///< the sequence of a record that this one has taken the place of; 0: of none
     // Of put:

@@ -490,6 +490,7 @@ PosixStats PosixBucket::stats() const {
     stats.oldest_dirty_s = sums.oldest_s;
     stats.hidden = hidden_.sums();
     if (back_) stats.queue = back_->figures();
+    if (back_) stats.queue->room = room();
     return stats;
 }
 

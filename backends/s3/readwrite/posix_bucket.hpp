@@ -278,6 +278,7 @@ class PosixBucket final : public PosixOrigin {
 
     // bucket_back.cpp, of a write-back mount
     Result<std::shared_ptr<LocalCopy>> make_copy();
+    [[nodiscard]] std::uint64_t room() const;
     [[nodiscard]] bool is_full();
     Result<void> wait_for_room();
     Result<void> wait_for_all();

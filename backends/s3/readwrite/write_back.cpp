@@ -6,6 +6,7 @@
 
 #include "backends/s3/readwrite/draft.hpp"
 #include "config/base/log.hpp"
+#include "config/base/time.hpp"
 
 namespace tierfs::s3 {
 
@@ -103,6 +104,7 @@ Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, EntryPtr instead) {
     // What is written all the time is brought there now and then.
     entry->since = instead ? instead->since : now;
     entry->due = std::min(now + kLinger, entry->since + kLongestLinger);
+    record.made_ns = instead ? instead->record.made_ns : wall_clock_ns();
     {
         const MutexLock lock(mutex_);
         record.sequence = last_.fetch_add(1, std::memory_order_acq_rel) + 1;
@@ -157,6 +159,8 @@ Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, EntryPtr instead) {
 WriteBack::EntryPtr WriteBack::add_found(Entry found) {
     auto entry = std::make_shared<Entry>(std::move(found));
     entry->since = entry->due = Clock::now();
+    const auto made = entry->record.made_ns;
+    if (made > 0) entry->since -= std::chrono::nanoseconds(std::max<std::int64_t>(0, wall_clock_ns() - made));
     entry->was_begun = true;  // perhaps by who died then
     const MutexLock lock(mutex_);
     if (const auto last = by_path_.find(entry->record.path); last != by_path_.end())

@@ -9,6 +9,7 @@
 
 #include "backends/s3/readwrite/draft.hpp"
 #include "config/base/fault_point.hpp"
+#include "config/base/time.hpp"
 #include "tests/unit/fs/stage/copy/temporary_folder.hpp"
 
 namespace tierfs::s3 {
@@ -233,7 +234,10 @@ TEST_F(WriteBackTest, WhatWasQueuedIsFoundByTheNext) {
     ASSERT_EQ(found.size(), 1U);
     WriteBack::Entry again;
     again.record = found[0].record;
+    EXPECT_NEAR(static_cast<double>(again.record.made_ns), static_cast<double>(wall_clock_ns()), 60e9);
+    again.record.made_ns -= 3'600'000'000'000;
     (void)back_->add_found(std::move(again));
+    EXPECT_NEAR(back_->figures().oldest_s, 3600, 60);
     EXPECT_EQ(back_->last(), 1U);
     EXPECT_EQ((*back_->add(entry("b", 1)))->record.sequence, 2U);
     drain();
