@@ -477,11 +477,11 @@ class Bench(Mounts):
 
 
 class Package(Mounts):
-    """pytest in tests/package: what packaging/make-deb makes of a release build."""
+    """pytest in tests/package: what packaging/make-deb and packaging/make-image make of a release build."""
 
     def __init__(self, preset, budget, pattern, full):
         super().__init__(preset, budget, pattern, "", 1, full)
-        self.name, self.what = "package", "the Debian package: builds, lintian, systemd, installs, mounts, goes"
+        self.name, self.what = "package", "the Debian package: builds, lintian, systemd, installs, mounts, goes; the container image"
         self.tests = TOP / "tests/package"
 
 
