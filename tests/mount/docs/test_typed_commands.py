@@ -29,6 +29,8 @@ NOT_TYPED = {
     r"packaging/dependencies( --build)?": "installs packages",
     r"packaging/quickstart": "installs packages; tests/runner and CI run it",
     r"packaging/make-deb": "test_package.py runs it",
+    r"packaging/make-image .*": "test_image.py runs it",
+    r"docker (load|run|exec) .*tierfs.*": "needs docker; test_image.py mounts in a container without it",
     r"apt install \./tierfs_\*\.deb": "installs the package; test_package.py does so in a root folder",
     r"tests/run": "is what runs this test",
     r"cmake --preset release && ninja -C build/release": "is how the programs that are typed here were built",
