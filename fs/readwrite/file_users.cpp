@@ -109,7 +109,7 @@ bool FileUsers::have_open_for_writing(const std::string& device, std::uint64_t i
         users = users_;
     }
     return std::any_of(users.begin(), users.end(),
-                       [&](const User& user) { return is_open_for_writing_by(user.thread, device, inode); });
+                       [&](const User& user) { return is_open_for_writing_by(user.process, device, inode); });
 }
 
 bool FileUsers::has(pid_t thread) {

@@ -166,7 +166,6 @@ Result<void> PosixBucket::acknowledge(const BucketNodePtr& node, const std::stri
         has_object = node->has_object;
     }
     const bool is_passed = draft->is_passed_through(), is_changed = draft->is_changed();
-    if (is_passed) record.after = back_->last_before(draft->written_ns());
     const bool stands_there = pending && (is_passed ? !is_changed : pending->draft == draft);
     if (!stands_there && !is_changed) return {};
     if (stands_there) {
@@ -197,11 +196,18 @@ Result<void> PosixBucket::acknowledge(const BucketNodePtr& node, const std::stri
 
 Result<void> PosixBucket::acknowledge_at(const BucketNodePtr& node, const std::shared_ptr<Draft>& draft,
                                          JournalRecord record, const WriteBack::EntryPtr& instead) {
-    const bool is_passed = draft->is_passed_through();
-    auto still = is_passed ? snapshot_of(*draft) : Draft::Snapshot{draft};
+    Result<Draft::Snapshot> still = Draft::Snapshot{draft};
+    auto frozen = draft->is_passed_through() ? fail(Draft::kFrozen, "the kernel writes it") : draft->freeze();
+    const bool is_passed = !frozen && draft->is_passed_through();
+    if (is_passed) still = snapshot_of(*draft);
     if (!still) return fail(std::move(still.error()));
-    if (!is_passed) {
-        if (auto frozen = draft->freeze(); !frozen) return frozen;
+    if (!is_passed && !frozen) return frozen;
+    const auto written = is_passed ? back_->last_before(draft->written_ns()) : 0;
+    {
+        // Of what it has; a mapping may have been written to without moving a time.
+        const MutexLock lock(mutex_);
+        const auto after = !is_passed ? node->changed_after : node->may_be_mapped ? back_->last() : written;
+        record.after = std::max(record.after, after);
     }
     record.metadata = still->draft->metadata();
     record.size = still->draft->size();

@@ -66,8 +66,8 @@ Result<PosixCreated> PosixBucket::create(const PosixNode& directory, const std::
 Result<PosixCreated> PosixBucket::created(const BucketNodePtr& node, int flags) {
     auto attributes = attributes_of(node);
     if (!attributes) return fail(std::move(attributes.error()));
-    return PosixCreated{make_bucket_file(*this, node, flags & O_ACCMODE, true), std::move(*attributes),
-                        std::make_shared<HeldNode>(node)};
+    return PosixCreated{make_bucket_file(*this, node, flags & (O_ACCMODE | O_DSYNC), true),
+                        std::move(*attributes), std::make_shared<HeldNode>(node)};
 }
 
 // O_EXCL is how programs take locks and commit, so that it must be the open that says whose the file is: an empty

@@ -89,7 +89,8 @@ class BucketFile final : public PosixFile {
     Result<PosixAttributes> attributes() override { return bucket_.attributes_of(node_); }
     Result<Renewal> renew(std::uint64_t asked) override { return bucket_.renew_node(node_, asked); }
 
-    // Who reads, too, may map it: such a file is left to the daemon, unless somebody who only writes has it already.
+    // Who reads, too, may map it, and who writes with O_SYNC counts on the journal: such a file is left to the daemon, unless
+    // somebody who only writes has it already.
     [[nodiscard]] int descriptor() const override {
         return access_ == O_WRONLY ? bucket_.descriptor_to_pass(*node_) : -1;
     }
@@ -183,7 +184,7 @@ Result<PosixFilePtr> PosixBucket::open(const PosixNode& held_node, int flags) {
         node->may_be_mapped |= (flags & O_ACCMODE) == O_RDWR;
         if (!node->draft) node->draft = std::move(draft);  // else who writes to it may have gone on already
     }
-    auto file = make_bucket_file(*this, node, flags & O_ACCMODE, true);
+    auto file = make_bucket_file(*this, node, flags & (O_ACCMODE | O_DSYNC), true);
     if ((flags & O_TRUNC) != 0) {
         if (auto cut = file->resize(0); !cut) return fail(std::move(cut.error()));
     }
@@ -266,6 +267,10 @@ Result<void> PosixBucket::publish(const BucketNodePtr& node, bool is_synced) {
         if (is_through) {
             if (auto waited = wait_for_all(); !waited) return waited;
         }
+        // Nobody has waited for it before the kernel wrote it, nor before an empty file was made.
+        if (draft && draft->is_changed() && back_->size() >= most_queued_) {
+            if (auto room = wait_for_room(); !room) return room;
+        }
         const PathLocks::Held held(locks_, {{*path, false}});
         const auto now = path_of(*node);
         if (!now) return publish_nameless(node);
@@ -328,7 +333,7 @@ void PosixBucket::let_go(const BucketNodePtr& node) {
     if (is_unlinked && node->opens == 0) numbers_.give_back(node->inode);
     // As long as it is open the kernel has the local copy.
     const bool is_passed = node->draft && node->draft->is_passed_through();
-    if (is_passed && node->opens == 0 && !is_unlinked && is_still_mapped(node)) return;
+    if (is_passed && node->opens == 0 && !is_unlinked && may_still_be_mapped(node)) return;
     if (is_passed && node->opens == 0 && node->pending)
         given_up = std::exchange(node->draft, node->pending->draft);
     const bool is_needed =

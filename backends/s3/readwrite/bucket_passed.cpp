@@ -38,47 +38,54 @@ bool PosixBucket::pass_through(const BucketNode& node, int descriptor) {
 
 /// The last close of a file whose local copy the kernel had. Who has it mapped for writing may outlive that: as long as
 /// somebody does, the copy is the file.
-bool PosixBucket::is_still_mapped(const BucketNodePtr& node) {
-    if (!node->may_be_mapped || node->draft->copy()->is_open_nowhere_else()) {
-        node->may_be_mapped = false;
-        return false;
-    }
+bool PosixBucket::may_still_be_mapped(const BucketNodePtr& node) {
+    if (!std::exchange(node->may_be_mapped, false)) return false;
     mapped_.push_back(node);
     return true;
 }
 
 /// What was written through mappings of files that are closed is acknowledged when the last mapping has gone, or `at_last`.
 void PosixBucket::look_at_mapped(bool at_last) {
-    std::vector<BucketNodePtr> mapped;
+    std::vector<BucketNodePtr> mapped, later;
     {
         const MutexLock lock(mutex_);
         mapped.swap(mapped_);
     }
     for (const auto& node : mapped) {
-        const auto path = path_of(*node);
-        std::vector<PathLocks::Path> paths{change_of(*node)};
-        if (path) paths.push_back({*path, false});
-        const PathLocks::Held held(locks_, std::move(paths));
-        std::shared_ptr<Draft> draft, given_up;  // the latter after the lock
-        {
-            const MutexLock lock(mutex_);
-            draft = node->draft;
-            if (node->opens != 0 || !draft || !draft->is_passed_through())
-                continue;  // its last close is to come
-        }
-        const bool has_moved = path && path_of(*node).value_or("") != *path;
-        if (has_moved || (!at_last && !draft->copy()->is_open_nowhere_else())) {
-            const MutexLock lock(mutex_);
-            mapped_.push_back(node);
-            continue;
-        }
-        auto done = path ? acknowledge(node, *path, false) : Result<void>();
-        if (!done) log::error("what was written to a mapped file is lost: " + done.error().message);
-        const MutexLock lock(mutex_);
-        if (node->opens != 0) continue;
-        node->may_be_mapped = false;
-        given_up = std::exchange(node->draft, node->pending ? node->pending->draft : nullptr);
+        if (!acknowledge_mapped(node, at_last)) later.push_back(node);
     }
+    const MutexLock lock(mutex_);
+    mapped_.insert(mapped_.end(), later.begin(), later.end());
+}
+
+/// False: not yet.
+bool PosixBucket::acknowledge_mapped(const BucketNodePtr& node, bool at_last) {
+    const auto path = path_of(*node);
+    std::vector<PathLocks::Path> paths{change_of(*node)};
+    if (path) paths.push_back({*path, false});
+    std::shared_ptr<Draft> draft, given_up;  // the latter after the lock
+    const auto held = locks_.hold(std::move(paths), at_last);
+    if (!held) return false;
+    {
+        const MutexLock lock(mutex_);
+        draft = node->draft;
+        if (!draft || !draft->is_passed_through()) return true;
+        if (node->opens != 0) {
+            node->may_be_mapped = true;  // until its last close, which is to come
+            return true;
+        }
+    }
+    if (path && path_of(*node).value_or("") != *path) return false;
+    if (!at_last && !draft->copy()->is_open_nowhere_else()) return false;
+    // A store that a page fault has let in may be later than the time that the fault has moved.
+    draft->publish_again();
+    const auto done = path ? acknowledge(node, *path, false) : Result<void>();
+    if (!done && !at_last) return false;
+    if (!done) log::error("what was written to a mapped file is lost: " + done.error().message);
+    const MutexLock lock(mutex_);
+    if (node->opens == 0)
+        given_up = std::exchange(node->draft, node->pending ? node->pending->draft : nullptr);
+    return true;
 }
 
 }  // namespace tierfs::s3

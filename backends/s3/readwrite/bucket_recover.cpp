@@ -89,6 +89,7 @@ void PosixBucket::recover() {
         (void)back_->add_found(std::move(entry));
         unlinked(node, place, Facts());
     }
+    back_->hurry();
 }
 
 }  // namespace tierfs::s3

@@ -223,10 +223,12 @@ Result<void> Draft::may_change() {
 
 Result<void> Draft::freeze() {
     const Turn turn(*this);
+    if (is_passed_) return fail(kFrozen, "the kernel writes it");
     if (auto got = fetch(0, UINT64_MAX); !got) return got;
     wait_for_parts(0);
     // Zeros at the end need not have been written.
     if (auto sized = copy_->resize(size()); !sized) return failed(std::move(sized.error()));
+    if (auto synced = copy_->sync(); !synced) return lost(std::move(synced.error()));
     const MutexLock lock(mutex_);
     if (broken_) return fail(*broken_);
     is_frozen_ = true;

@@ -119,7 +119,8 @@ class Draft : public std::enable_shared_from_this<Draft> {
     /// descriptors is no reason to put an empty object there.
     [[nodiscard]] bool awaits_content() TIERFS_EXCLUDES(mutex_);
 
-    /// Gets what is at the base alone, and lets nobody change a byte from then on.
+    /// Gets what is at the base alone, and lets nobody change a byte from then on; the local copy is durable then. kFrozen:
+    /// it is passed through.
     Result<void> freeze() TIERFS_EXCLUDES(mutex_);
     /// publish() ends as soon as it can, with ECANCELED where it has not made an object of several parts yet: for who would
     /// have it published elsewhere.
@@ -199,6 +200,7 @@ class Draft : public std::enable_shared_from_this<Draft> {
     void look() TIERFS_REQUIRES(mutex_);
     Result<void> make_room(std::uint64_t bytes) TIERFS_EXCLUDES(mutex_);
     Result<void> failed(Error error) TIERFS_EXCLUDES(mutex_);
+    Result<void> lost(Error error) TIERFS_EXCLUDES(mutex_);
 
     void adopt_base(Base base) TIERFS_EXCLUDES(mutex_);
 

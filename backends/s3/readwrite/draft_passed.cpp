@@ -1,5 +1,6 @@
 // Drafts that the kernel writes by itself: see draft.hpp.
 #include <algorithm>
+#include <cerrno>
 
 #include "backends/s3/readwrite/draft.hpp"
 #include "config/base/sync_point.hpp"
@@ -15,7 +16,7 @@ bool Draft::pass_through() {
     const Turn turn(*this);
     if (!may_pass_through()) return false;
     // Zeros at the end need not have been written.
-    if (!copy_->resize(size())) return false;
+    if (!is_passed_ && !copy_->resize(size())) return false;
     const MutexLock lock(mutex_);
     const auto now = copy_->stamp();
     if (!now || is_frozen_) return false;
@@ -58,12 +59,21 @@ Result<Draft::Snapshot> Draft::snapshot(std::shared_ptr<LocalCopy> copy) {
     }
     TIERFS_SYNC_POINT("s3.draft.sharing");
     const auto size = copy_->share_with(*copy);
-    if (!size) return fail(size.error());
+    auto synced = size ? copy->sync() : fail(size.error());
+    if (!synced) return fail(lost(std::move(synced.error())).error());
+    if (*size > PartSizes::kLargestObject) return fail(EFBIG, "an object has 5 TiB at most");
     made.draft = std::make_shared<Draft>(calls_, totals_, std::move(copy), std::move(metadata), *size);
     const MutexLock lock(made.draft->mutex_);
     made.draft->is_frozen_ = true;
     made.draft->next_ = weak_from_this();
     return made;
+}
+
+/// What could not be written back is not asked for a second time: the next one would find nothing wrong.
+Result<void> Draft::lost(Error error) {
+    const auto code = error.code;
+    const bool is_of_room = code == ENOSPC || code == EDQUOT || code == EMFILE || code == ENFILE;
+    return is_of_room ? Result<void>(fail(std::move(error))) : failed(std::move(error));
 }
 
 void Draft::kept(const Snapshot& snapshot) {

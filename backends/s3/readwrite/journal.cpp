@@ -76,6 +76,7 @@ std::string record_text(const JournalRecord& record) {
     json["expects"] = kExpectations.at(static_cast<std::size_t>(record.expects));
     put_text(json, "version", record.version);
     json["after"] = record.after;
+    json["first"] = record.first != 0 ? record.first : record.sequence;
     json["made_ns"] = record.made_ns;
     json["light"] = record.is_light ? 1 : 0;
     json["replaces"] = record.replaces;
@@ -107,12 +108,13 @@ Result<JournalRecord> parse_record(const std::string& text) {
     record.expects = static_cast<JournalRecord::Expects>(expected - kExpectations.begin());
     record.version = fields.text("version");
     record.after = fields.number("after");
+    record.first = fields.number("first");
     record.made_ns = static_cast<std::int64_t>(fields.number("made_ns"));
     record.is_light = fields.number("light", 1) == 1;
     record.replaces = fields.number("replaces");
     if (!fields.good()) return fail(EINVAL, fields.problem());
     if ((kind != "put" && kind != "remove") || expected == kExpectations.end() || record.path.empty() ||
-        record.sequence == 0)
+        record.sequence == 0 || record.first == 0 || record.first > record.sequence)
         return fail(EINVAL, "a value is none that is written");
     if (record.kind == JournalRecord::Kind::remove) return record;
     record.size = fields.number("size");
@@ -323,6 +325,10 @@ Result<void> Journal::sync_folder() {
 
 /// Under a name that nobody reads until it is complete.
 Result<void> Journal::write(const JournalRecord& record) {
+    {
+        const MutexLock lock(mutex_);
+        leaving_.erase(record.sequence);
+    }
     const auto name = name_of(record.sequence, kRecord), made = name_of(record.sequence, kNew);
     FileDescriptor file(TIERFS_FAULT_CALL(
         "s3.journal.record",
@@ -341,14 +347,12 @@ Result<void> Journal::write(const JournalRecord& record) {
 
 Result<void> Journal::add(const JournalRecord& record, LocalCopy* copy) {
     if (copy != nullptr) {
-        if (auto synced = copy->sync(); !synced) return synced;
         copy->keep();
     }
     auto written = write(record);
     if (!written) {
         // It may be there all the same, when only the folder could not be synced.
-        ::unlinkat(directory_->get(), name_of(record.sequence, kRecord).c_str(), 0);
-        if (copy != nullptr) copy->let_go();
+        if (done(record.sequence) && copy != nullptr) copy->let_go();
         return written;
     }
     // The record says that it replaces the other, as long as it stands, and the other leaves before it does.

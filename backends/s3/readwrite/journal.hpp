@@ -34,6 +34,7 @@ struct JournalRecord {
     Expects expects = Expects::nothing;
     std::string version;      ///< where one is expected
     std::uint64_t after = 0;  ///< what this was made of may know of all up to this sequence
+    std::uint64_t first = 0;  ///< the sequence of the first of those whose place it has taken, else its own
     std::int64_t made_ns =
         0;                  ///< wall clock: when the oldest that it stands for was acknowledged; 0: not known
     bool is_light = false;  ///< see WriteBack
@@ -59,7 +60,7 @@ class Journal {
 
     /// A copy with a name in the folder, which goes with its last pointer.
     Result<std::shared_ptr<LocalCopy>> make();
-    /// Returns when bytes and record are durable; so is the removal of what it replaces. `copy` null: of remove.
+    /// Returns when the record is durable; so is the removal of what it replaces. `copy`: synced; null: of remove.
     Result<void> add(const JournalRecord& record, LocalCopy* copy);
     /// Instead of the record of the same sequence.
     Result<void> change(const JournalRecord& record);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ class PathLocks {
         PathLocks& locks_;
         const std::vector<Path> paths_;
     };
+
+    /// The same; null: `waits` is false, and others hold one.
+    std::unique_ptr<Held> hold(std::vector<Path> paths, bool waits);
 
   private:
     static bool collide(const Path& one, const Path& other);

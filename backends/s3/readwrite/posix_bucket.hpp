@@ -315,7 +315,8 @@ class PosixBucket final : public PosixOrigin {
     void settled(const WriteBack::Entry& entry) TIERFS_EXCLUDES(mutex_);
     // bucket_passed.cpp
     Result<Draft::Snapshot> snapshot_of(Draft& draft);
-    bool is_still_mapped(const BucketNodePtr& node) TIERFS_REQUIRES(mutex_);
+    bool may_still_be_mapped(const BucketNodePtr& node) TIERFS_REQUIRES(mutex_);
+    bool acknowledge_mapped(const BucketNodePtr& node, bool at_last) TIERFS_EXCLUDES(mutex_);
     void look_at_mapped(bool at_last) TIERFS_EXCLUDES(mutex_);
     // bucket_recover.cpp
     void recover() TIERFS_EXCLUDES(mutex_);
@@ -365,7 +366,7 @@ inline const BucketNodePtr& bucket_node(const PosixNode& node) {
     return static_cast<const HeldNode&>(node).node;  // NOLINT(*-static-cast-downcast): all are of this kind
 }
 
-/// `access`: O_ACCMODE of open(2). `writes`: closing it puts there what was made of it.
+/// `access`: O_ACCMODE and O_DSYNC of open(2). `writes`: closing it puts there what was made of it.
 PosixFilePtr make_bucket_file(PosixBucket& bucket, BucketNodePtr node, int access, bool writes);
 PosixDirectoryPtr make_bucket_directory(PosixBucket& bucket, BucketNodePtr node, std::string marker);
 

@@ -53,7 +53,7 @@ void WriteBack::insert(const EntryPtr& entry) {
     const auto& record = entry->record;
     note_time(*entry);
     entries_.emplace(record.sequence, entry);
-    by_class_.at(class_of(record)).insert(record.sequence);
+    by_class_.at(class_of(record)).insert(record.first);
     bytes_ += record.size;
     auto& last = by_path_[record.path];
     if (!last || last->record.sequence < record.sequence) last = entry;
@@ -63,7 +63,7 @@ void WriteBack::erase(const EntryPtr& entry) {
     const auto& record = entry->record;
     if (entries_.erase(record.sequence) == 0) return;
     entry->state = Entry::State::done;
-    by_class_.at(class_of(record)).erase(record.sequence);
+    by_class_.at(class_of(record)).erase(record.first);
     bytes_ -= record.size;
     const auto former = std::move(entry->former);
     const auto last = by_path_.find(record.path);
@@ -79,6 +79,15 @@ void WriteBack::erase(const EntryPtr& entry) {
 void WriteBack::begin_thread() {
     if (idle_ == 0 && threads_.size() < kMostAtOnce && !is_stopping_)
         threads_.emplace_back([this] { run(); });
+}
+
+/// The first sequence that something stands for which is not done; beyond all where there is nothing.
+std::uint64_t WriteBack::oldest() const {
+    auto oldest = last_.load(std::memory_order_acquire) + 1;
+    for (const auto& sequences : by_class_) {
+        if (!sequences.empty()) oldest = std::min(oldest, *sequences.begin());
+    }
+    return oldest;
 }
 
 /// A conflict is one for what the same file was made of since then, and not for another one that has come to its name.
@@ -100,6 +109,8 @@ Result<WriteBack::EntryPtr> WriteBack::add(Entry made, const EntryPtr& instead) 
 Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, EntryPtr instead) {
     const auto entry = std::make_shared<Entry>(std::move(made));
     auto& record = entry->record;
+    const bool changes_alone =
+        instead != nullptr;  // so that what was before it is settled after it, and finds it
     const auto now = Clock::now();
     // What is written all the time is brought there now and then.
     entry->since = instead ? instead->since : now;
@@ -108,7 +119,6 @@ Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, EntryPtr instead) {
     {
         const MutexLock lock(mutex_);
         record.sequence = last_.fetch_add(1, std::memory_order_acq_rel) + 1;
-        by_class_.at(class_of(record)).insert(record.sequence);  // from now on others may know of it
         const bool is_same_path = instead && instead->record.path == record.path;
         // What was acknowledged since then may rely on it.
         if (is_same_path && instead->record.sequence + 1 != record.sequence) {
@@ -116,6 +126,12 @@ Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, EntryPtr instead) {
             instead = nullptr;
         }
         record.replaces = instead ? instead->record.sequence : 0;
+        // From now on others may know of it. Who knew of what it replaces waits for it, where nobody else came between.
+        const bool is_in_place = instead && instead->record.sequence + 1 == record.sequence;
+        record.first = is_in_place ? instead->record.first : record.sequence;
+        if (is_in_place) entry->acknowledged_ns = instead->acknowledged_ns;
+        if (is_in_place) entry->clock_offset_ns = instead->clock_offset_ns;
+        if (!is_in_place) by_class_.at(class_of(record)).insert(record.first);
         if (instead && is_same_path) {
             record.expects = instead->record.expects;
             record.version = instead->record.version;
@@ -127,24 +143,21 @@ Result<WriteBack::EntryPtr> WriteBack::add_now(Entry made, EntryPtr instead) {
     const auto copy = entry->draft ? entry->draft->copy() : nullptr;
     auto added = journal_->add(record, copy.get());
     MutexLock lock(mutex_);
-    if (!added) {
-        by_class_.at(class_of(record)).erase(record.sequence);
-        changed_.notify_all();
-        return fail(std::move(added.error()));
-    }
-    // What was before it may have been carried out meanwhile.
+    // What was before it may have been carried out and settled meanwhile; not where somebody changes the journal.
     const auto& former = entry->former;
-    if (former && former->is_left && is_taken_over(*entry, *former, former->is_conflict)) {
+    const bool is_alone = added && !changes_alone && former && former->is_left;
+    if (is_alone && is_taken_over(*entry, *former, former->is_conflict)) {
         take_over(record, *former);
         lock.unlock();
-        auto changed = journal_->change(record);
-        if (!changed) (void)journal_->done(record.sequence);
+        added = journal_->change(record);
+        if (!added && journal_->done(record.sequence) && copy) copy->let_go();
         lock.lock();
-        if (!changed) {
-            by_class_.at(class_of(record)).erase(record.sequence);
-            changed_.notify_all();
-            return fail(std::move(changed.error()));
-        }
+    }
+    if (!added) {
+        if (!instead || record.first != instead->record.first)
+            by_class_.at(class_of(record)).erase(record.first);
+        changed_.notify_all();
+        return fail(std::move(added.error()));
     }
     if (instead) {
         if (instead->draft) instead->draft->copy()->let_go();
@@ -166,8 +179,6 @@ WriteBack::EntryPtr WriteBack::add_found(Entry found) {
     if (const auto last = by_path_.find(entry->record.path); last != by_path_.end())
         entry->former = last->second;
     insert(entry);
-    begin_thread();
-    changed_.notify_all();
     return entry;
 }
 
@@ -197,7 +208,10 @@ void WriteBack::let_go(const EntryPtr& entry) {
 
 Result<void> WriteBack::withdraw(const EntryPtr& entry) {
     const MutexLock one_at_a_time(changing_);
-    if (auto removed = journal_->done(entry->record.sequence); !removed) return removed;
+    if (auto removed = journal_->done(entry->record.sequence); !removed) {
+        (void)journal_->change(entry->record);  // it stands, if it is gone already
+        return removed;
+    }
     if (entry->draft) entry->draft->copy()->let_go();
     const MutexLock lock(mutex_);
     erase(entry);
@@ -237,7 +251,7 @@ Result<void> WriteBack::change(const EntryPtr& entry, const std::function<void(J
     const MutexLock lock(mutex_);
     if (entry->state == Entry::State::done) return {};
     by_class_.at(class_of(entry->record)).erase(record.sequence);
-    by_class_.at(class_of(record)).insert(record.sequence);
+    by_class_.at(class_of(record)).insert(record.first);
     bytes_ += record.size - entry->record.size;
     entry->record = std::move(record);
     return {};
@@ -273,7 +287,7 @@ std::size_t WriteBack::size() {
 
 bool WriteBack::is_done_to(std::uint64_t sequence) {
     const MutexLock lock(mutex_);
-    return entries_.empty() || entries_.begin()->first > sequence;
+    return oldest() > sequence;
 }
 
 bool WriteBack::is_queued_below(const std::string& path) {
@@ -285,12 +299,15 @@ bool WriteBack::is_queued_below(const std::string& path) {
 }
 
 bool WriteBack::may_begin(const Entry& entry) const {
+    const auto& record = entry.record;
     if (entry.former && entry.former->state != Entry::State::done) return false;
-    const auto own = class_of(entry.record);
+    const auto own = class_of(record);
     for (std::size_t other = 0; other < by_class_.size(); ++other) {
         const auto& sequences = by_class_.at(other);
-        if ((other == own && own != heavy) || sequences.empty()) continue;
-        if (*sequences.begin() <= entry.record.after) return false;
+        if (other == own && own != heavy) continue;
+        auto first = sequences.begin();
+        if (first != sequences.end() && other == own && *first == record.first) ++first;
+        if (first != sequences.end() && *first <= record.after) return false;
     }
     return true;
 }

@@ -98,7 +98,7 @@ class WriteBack {
     /// is queued. `instead`: an entry that the caller holds, and that goes: where it has the same path, what it expected
     /// is expected of the new one, and if anything was acknowledged after it by now it stays. For two entries of one path the caller sees to the order.
     Result<EntryPtr> add(Entry entry, const EntryPtr& instead = nullptr) TIERFS_EXCLUDES(mutex_, changing_);
-    /// What the journal had when it was opened.
+    /// What the journal had when it was opened, in order. It is begun by the next hurry().
     EntryPtr add_found(Entry entry) TIERFS_EXCLUDES(mutex_);
 
     /// False: it has been begun at some time. Else it is not begun until it is let go, replaced or withdrawn.
@@ -147,6 +147,7 @@ class WriteBack {
     static Class class_of(const JournalRecord& record);
     static void note_time(Entry& entry);
     void insert(const EntryPtr& entry) TIERFS_REQUIRES(mutex_);
+    [[nodiscard]] std::uint64_t oldest() const TIERFS_REQUIRES(mutex_);
     void erase(const EntryPtr& entry) TIERFS_REQUIRES(mutex_);
     [[nodiscard]] bool may_begin(const Entry& entry) const TIERFS_REQUIRES(mutex_);
     EntryPtr next(Clock::time_point now, Clock::time_point& wake) TIERFS_REQUIRES(mutex_);
@@ -171,6 +172,7 @@ class WriteBack {
     std::condition_variable changed_;
     bool is_stopping_ TIERFS_GUARDED_BY(mutex_) = false;
     std::map<std::uint64_t, EntryPtr> entries_ TIERFS_GUARDED_BY(mutex_);
+    /// JournalRecord::first of each, and of those that are being added.
     std::array<std::set<std::uint64_t>, kClasses> by_class_ TIERFS_GUARDED_BY(mutex_);
     std::unordered_map<std::string, EntryPtr> by_path_ TIERFS_GUARDED_BY(mutex_);  ///< the last of each
     std::uint64_t bytes_ TIERFS_GUARDED_BY(mutex_) = 0, done_ TIERFS_GUARDED_BY(mutex_) = 0,

@@ -26,6 +26,7 @@ std::int64_t clock_offset_ns() {
 }  // namespace
 
 void WriteBack::note_time(Entry& entry) {
+    if (entry.acknowledged_ns != 0) return;  // of what it has taken the place of
     entry.acknowledged_ns = now_ns(CLOCK_REALTIME_COARSE);
     entry.clock_offset_ns = clock_offset_ns();
 }
@@ -49,6 +50,7 @@ std::uint64_t WriteBack::hurry() {
     for (const auto& [sequence, entry] : entries_) {
         if (entry->failures == 0) entry->due = std::min(entry->due, now);
     }
+    if (!entries_.empty()) begin_thread();
     changed_.notify_all();
     return last_.load(std::memory_order_acquire);
 }
@@ -59,7 +61,7 @@ Result<void> WriteBack::stopped_or_done() const {
 
 Result<void> WriteBack::wait_for(std::uint64_t sequence, Clock::time_point deadline) {
     MutexLock lock(mutex_);
-    while (!is_stopping_ && !entries_.empty() && entries_.begin()->first <= sequence) {
+    while (!is_stopping_ && oldest() <= sequence) {
         if (lock.wait_until(changed_, deadline) == std::cv_status::timeout && Clock::now() >= deadline)
             return fail(ETIMEDOUT, std::to_string(entries_.size()) +
                                        " changes made before are still to be brought to the bucket");
@@ -94,7 +96,7 @@ PosixQueue WriteBack::figures(Clock::time_point now) {
     figures.running = running_;
     figures.conflicts = conflicts_;
     figures.done = done_;
-    figures.done_to = entries_.empty() ? last_.load(std::memory_order_acquire) : entries_.begin()->first - 1;
+    figures.done_to = oldest() - 1;
     for (const auto& [sequence, entry] : entries_) {
         figures.oldest_s =
             std::max(figures.oldest_s, std::chrono::duration<double>(now - entry->since).count());

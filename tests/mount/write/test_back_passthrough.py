@@ -135,8 +135,24 @@ def test_who_also_reads_and_maps(rgw_bucket, passed):
     assert body(rgw_bucket, "file") == b"story"
 
 
-def test_a_mapping_that_ends_last_of_all(rgw_bucket, passed):
+def test_a_mapping_that_ends_while_it_is_read(rgw_bucket, passed):
     m = passed()
+    with open(m.path / "file", "wb", buffering=0) as writer:
+        writer.write(b"12345")
+        memory = map_only(m.path / "file", 5)
+        reader = open(m.path / "file", "rb", buffering=0)
+    time.sleep(1.5)
+    ctypes.memmove(memory, b"m", 1)
+    LIBC.munmap(memory, 5)
+    reader.close()
+    processes.wait_until(lambda: keys(rgw_bucket) and body(rgw_bucket, "file") == b"m2345", what="what was mapped last")
+
+
+@pytest.mark.test_points
+@pytest.mark.parametrize("faults", ["", "s3.copy.lease:1+:error=EAGAIN"])
+def test_a_mapping_that_ends_last_of_all(rgw_bucket, disk, mount, passed, faults):  # pylint: disable=redefined-outer-name
+    options = rgw_bucket.options({"rw": None, "writes": "back", "journal.path": str(disk.path / "journal")})
+    m = mount(rgw_bucket.source(), options, env={**rgw_bucket.env, "TIERFS_TEST_FAULTS": faults})
     with open(m.path / "file", "wb", buffering=0) as writer:
         writer.write(b"12345")
         memory = map_only(m.path / "file", 5)
@@ -148,6 +164,22 @@ def test_a_mapping_that_ends_last_of_all(rgw_bucket, passed):
     assert (m.path / "file").read_bytes() == b"m2345"
     flush(m)
     assert body(rgw_bucket, "file") == b"m2345"
+
+
+def test_who_writes_in_step_with_the_disk(rgw_bucket, passed, refusing):  # noqa: F811
+    """O_SYNC and O_DSYNC: the journal has what such a write has returned for."""
+    m = passed()
+    refusing()
+    handles = [os.open(m.path / f"file{flag}", WRITE | flag) for flag in (os.O_SYNC, os.O_DSYNC)]
+    for handle in handles:
+        os.write(handle, b"content")
+    assert opens(m) == 0 and queue(m)["entries"] == 2
+    m.kill_hard()
+    for handle in handles:
+        error_of(os.close, handle)
+    rgw_bucket.server.calm()
+    m = passed()
+    assert {path.read_bytes() for path in m.path.iterdir()} == {b"content"}
 
 
 def test_a_reader_outlives_the_writer(rgw_bucket, passed):
@@ -287,6 +319,20 @@ def test_a_local_copy_that_fails(rgw_bucket, disk, mount, rule):  # pylint: disa
     assert error_of(os.close, handle) == errno.EIO
     all_closed(m)
     assert not (m.path / "file").exists() and queue(m)["entries"] == 0
+
+
+@pytest.mark.test_points
+def test_what_was_not_written_back_stays_an_error(rgw_bucket, disk, mount):  # pylint: disable=redefined-outer-name
+    """The kernel tells of it once, and a second fsync must not put holes in the place of a good file."""
+    rgw_bucket.put("file", b"good")
+    options = rgw_bucket.options({"rw": None, "writes": "back", "journal.path": str(disk.path / "journal")})
+    m = mount(rgw_bucket.source(), options, env={**rgw_bucket.env, "TIERFS_TEST_FAULTS": "s3.copy.sync:1:error=EIO"})
+    handle = os.open(m.path / "file", WRITE)
+    os.write(handle, b"content")
+    assert error_of(os.fsync, handle) == error_of(os.fsync, handle) == error_of(os.close, handle) == errno.EIO
+    all_closed(m)
+    flush(m)
+    assert body(rgw_bucket, "file") == b"good"
 
 
 @pytest.mark.parametrize("options, reason", [({"writes.passthrough": "false"}, "writes.passthrough=false"), ({}, "journal.path is on a file system")])

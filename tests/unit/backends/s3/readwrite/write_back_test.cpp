@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <random>
 #include <thread>
 
@@ -144,6 +145,54 @@ TEST_F(WriteBackTest, OneThatSomethingReliesOnByNowIsNotReplaced) {
     EXPECT_EQ(begun_[1].path, "manifest");
 }
 
+/// Whoever knew of the version that was replaced waits for the one that has taken its place.
+TEST_F(WriteBackTest, WhatReplacesIsWaitedForInItsPlace) {
+    begin(noting());
+    const auto first = *back_->add(entry("data", 0));
+    auto manifest = entry("manifest", back_->last());
+    ASSERT_TRUE(back_->hold(first));
+    const auto second = *back_->add(entry("data", back_->last()), first);
+    EXPECT_EQ(second->record.first, first->record.sequence);
+    ASSERT_TRUE(back_->hold(second));
+    ASSERT_TRUE(back_->add(std::move(manifest)));
+    EXPECT_EQ(back_->figures().done_to, 0U);
+    EXPECT_FALSE(back_->is_done_to(first->record.sequence));
+    back_->hurry();
+    std::this_thread::sleep_for(50ms);
+    EXPECT_TRUE(begun_.empty());
+    back_->let_go(second);
+    drain();
+    ASSERT_EQ(begun_.size(), 2U);
+    EXPECT_EQ(begun_[0].path, "data");
+    EXPECT_EQ(begun_[1].path, "manifest");
+}
+
+/// One that gets another name after others came between them stands where it is now: the two would wait for each other.
+TEST_F(WriteBackTest, WhatIsRenamedWaitsForWhatCameBetween) {
+    begin(noting());
+    const auto made = *back_->add(entry("data.tmp", 0));
+    ASSERT_TRUE(back_->hold(made));
+    ASSERT_TRUE(back_->add(entry("other", back_->last())));
+    ASSERT_TRUE(back_->add(entry("data", back_->last()), made));
+    drain();
+    ASSERT_EQ(begun_.size(), 2U);
+    EXPECT_EQ(begun_[0].path, "other");
+    EXPECT_EQ(begun_[1].path, "data");
+}
+
+/// By the clock of file systems: what was acknowledged before the file was written to last.
+TEST_F(WriteBackTest, WhatMayBeKnownAtATime) {
+    begin(noting());
+    EXPECT_EQ(back_->last_before(wall_clock_ns()), 0U);
+    const auto before = wall_clock_ns() - 1'000'000'000;
+    const auto first = *back_->add(entry("a", 0));
+    ASSERT_TRUE(back_->hold(first));
+    const auto second = *back_->add(entry("b", 0));
+    ASSERT_TRUE(back_->hold(second));
+    EXPECT_EQ(back_->last_before(before), 0U);
+    EXPECT_EQ(back_->last_before(wall_clock_ns()), 2U);
+}
+
 TEST_F(WriteBackTest, OneThatIsWithdrawnIsNeverDone) {
     begin(noting());
     const auto old = *back_->add(removal("a", 0));
@@ -218,6 +267,12 @@ TEST_F(WriteBackTest, OneThatTheJournalKeepsIsNotWithdrawn) {
     ASSERT_FALSE(withdrawn);
     EXPECT_EQ(withdrawn.error().code, EROFS);
     EXPECT_EQ(back_->at("a"), made);
+    // It is not to go with the next one that does.
+    ASSERT_TRUE(back_->journal().done(17));
+    std::size_t records = 0;
+    for (const auto& one : std::filesystem::directory_iterator(back_->journal().folder()))
+        records += one.path().extension() == ".record" ? 1 : 0;
+    EXPECT_EQ(records, 1U);
     back_->let_go(made);
     drain();
     EXPECT_EQ(begun_.size(), 1U);
