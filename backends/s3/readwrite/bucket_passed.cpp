@@ -39,8 +39,8 @@ bool PosixBucket::pass_through(const BucketNode& node, int descriptor) {
 /// The last close of a file whose local copy the kernel had. Who has it mapped for writing may outlive that: as long as
 /// somebody does, the copy is the file.
 bool PosixBucket::may_still_be_mapped(const BucketNodePtr& node) {
-    if (!std::exchange(node->may_be_mapped, false)) return false;
-    mapped_.push_back(node);
+    if (!node->may_be_mapped) return false;
+    if (std::find(mapped_.begin(), mapped_.end(), node) == mapped_.end()) mapped_.push_back(node);
     return true;
 }
 
@@ -70,10 +70,7 @@ bool PosixBucket::acknowledge_mapped(const BucketNodePtr& node, bool at_last) {
         const MutexLock lock(mutex_);
         draft = node->draft;
         if (!draft || !draft->is_passed_through()) return true;
-        if (node->opens != 0) {
-            node->may_be_mapped = true;  // until its last close, which is to come
-            return true;
-        }
+        if (node->opens != 0) return true;  // its last close is to come
     }
     if (path && path_of(*node).value_or("") != *path) return false;
     if (!at_last && !draft->copy()->is_open_nowhere_else()) return false;
@@ -83,8 +80,9 @@ bool PosixBucket::acknowledge_mapped(const BucketNodePtr& node, bool at_last) {
     if (!done && !at_last) return false;
     if (!done) log::error("what was written to a mapped file is lost: " + done.error().message);
     const MutexLock lock(mutex_);
-    if (node->opens == 0)
-        given_up = std::exchange(node->draft, node->pending ? node->pending->draft : nullptr);
+    if (node->opens != 0) return true;
+    node->may_be_mapped = false;
+    given_up = std::exchange(node->draft, node->pending ? node->pending->draft : nullptr);
     return true;
 }
 
