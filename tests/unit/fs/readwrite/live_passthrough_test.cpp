@@ -214,8 +214,7 @@ TEST_F(LivePassthroughTest, FlagsThatTheKernelHoldsOnTo) {
     EXPECT_NE(asked_for.open(*node, *file(O_WRONLY), O_WRONLY | O_APPEND, true), 0);
     asked_for.close(node);
     EXPECT_NE(open(O_WRONLY), 0);
-    EXPECT_NE(passthrough.open(*node, *file(O_WRONLY), O_WRONLY | O_APPEND, true), 0)
-        << "another mode";
+    EXPECT_NE(passthrough.open(*node, *file(O_WRONLY), O_WRONLY | O_APPEND, true), 0) << "another mode";
     passthrough.close(node);
     passthrough.close(node);
 }
