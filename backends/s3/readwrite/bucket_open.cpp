@@ -268,8 +268,9 @@ Result<void> PosixBucket::publish(const BucketNodePtr& node, bool is_synced) {
             if (auto waited = wait_for_all(); !waited) return waited;
         }
         // Nobody has waited for it before the kernel wrote it, nor before an empty file was made.
-        if (draft && draft->is_changed() && back_->size() >= most_queued_) {
-            if (auto room = wait_for_room(); !room) return room;
+        const bool is_new_there = draft && draft->is_changed() && !is_pending(*node);
+        if (is_new_there && (draft->is_passed_through() || draft->size() == 0)) {
+            if (auto place = wait_for_place(); !place) return place;
         }
         const PathLocks::Held held(locks_, {{*path, false}});
         const auto now = path_of(*node);
@@ -336,6 +337,7 @@ void PosixBucket::let_go(const BucketNodePtr& node) {
     if (is_passed && node->opens == 0 && !is_unlinked && may_still_be_mapped(node)) return;
     if (is_passed && node->opens == 0 && node->pending)
         given_up = std::exchange(node->draft, node->pending->draft);
+    if (!is_passed && node->opens == 0) node->may_be_mapped = false;
     const bool is_needed =
         node->writers != 0 || ((is_unlinked || is_passed) && node->opens != 0) || node->pending;
     if (is_needed) return;

@@ -1,11 +1,20 @@
 // Files that the kernel writes by itself into their local copies: see Draft and posix_bucket.hpp.
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "backends/s3/readwrite/posix_bucket.hpp"
 #include "config/base/log.hpp"
 
 namespace tierfs::s3 {
+
+namespace {
+
+constexpr std::chrono::milliseconds kPatienceAtLast{5000}, kBetweenLooks{20};  // for who has the path locked
+
+}  // namespace
 
 Result<Draft::Snapshot> PosixBucket::snapshot_of(Draft& draft) {
     auto copy = make_copy();
@@ -46,13 +55,19 @@ bool PosixBucket::may_still_be_mapped(const BucketNodePtr& node) {
 
 /// What was written through mappings of files that are closed is acknowledged when the last mapping has gone, or `at_last`.
 void PosixBucket::look_at_mapped(bool at_last) {
+    const auto until = WriteBack::Clock::now() + kPatienceAtLast;
     std::vector<BucketNodePtr> mapped, later;
     {
         const MutexLock lock(mutex_);
         mapped.swap(mapped_);
     }
     for (const auto& node : mapped) {
-        if (!acknowledge_mapped(node, at_last)) later.push_back(node);
+        bool is_done = acknowledge_mapped(node, at_last);
+        while (!is_done && at_last && WriteBack::Clock::now() < until) {
+            std::this_thread::sleep_for(kBetweenLooks);
+            is_done = acknowledge_mapped(node, at_last);
+        }
+        if (!is_done) later.push_back(node);
     }
     const MutexLock lock(mutex_);
     mapped_.insert(mapped_.end(), later.begin(), later.end());
@@ -64,8 +79,9 @@ bool PosixBucket::acknowledge_mapped(const BucketNodePtr& node, bool at_last) {
     std::vector<PathLocks::Path> paths{change_of(*node)};
     if (path) paths.push_back({*path, false});
     std::shared_ptr<Draft> draft, given_up;  // the latter after the lock
-    const auto held = locks_.hold(std::move(paths), at_last);
-    if (!held) return false;
+    bool is_held = false;
+    const PathLocks::Held held(locks_, std::move(paths), is_held);
+    if (!is_held) return false;
     {
         const MutexLock lock(mutex_);
         draft = node->draft;
@@ -77,7 +93,9 @@ bool PosixBucket::acknowledge_mapped(const BucketNodePtr& node, bool at_last) {
     // A store that a page fault has let in may be later than the time that the fault has moved.
     draft->publish_again();
     const auto done = path ? acknowledge(node, *path, false) : Result<void>();
-    if (!done && !at_last) return false;
+    const auto code = done ? 0 : done.error().code;
+    const bool is_of_room = code == ENOSPC || code == EDQUOT || code == EMFILE || code == ENFILE;
+    if (is_of_room && !at_last && !draft->is_broken()) return false;
     if (!done) log::error("what was written to a mapped file is lost: " + done.error().message);
     const MutexLock lock(mutex_);
     if (node->opens != 0) return true;

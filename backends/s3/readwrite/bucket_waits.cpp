@@ -38,6 +38,20 @@ Result<void> PosixBucket::wait_for_room() {
     return {};
 }
 
+/// Of the queue, each of whose entries holds a descriptor.
+Result<void> PosixBucket::wait_for_place() {
+    const auto deadline = WriteBack::Clock::now() + calls_.deadline();
+    while (back_->size() >= most_queued_) {
+        back_->hurry();
+        if (!back_->wait_for_any(deadline))
+            return fail(ENOSPC, "the journal " + back_->journal().folder() + " holds " +
+                                    std::to_string(most_queued_) +
+                                    " changes, a quarter of RLIMIT_NOFILE, and the bucket did not take any "
+                                    "before origin.deadline");
+    }
+    return {};
+}
+
 Result<void> PosixBucket::wait_for_all() {
     if (!back_) return {};
     return back_->wait_for(back_->hurry(), WriteBack::Clock::now() + calls_.deadline());

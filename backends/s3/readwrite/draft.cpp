@@ -228,7 +228,7 @@ Result<void> Draft::freeze() {
     wait_for_parts(0);
     // Zeros at the end need not have been written.
     if (auto sized = copy_->resize(size()); !sized) return failed(std::move(sized.error()));
-    if (auto synced = copy_->sync(); !synced) return lost(std::move(synced.error()));
+    if (auto synced = copy_->sync(); !synced) return failed(std::move(synced.error()));
     const MutexLock lock(mutex_);
     if (broken_) return fail(*broken_);
     is_frozen_ = true;

@@ -166,6 +166,8 @@ class Draft : public std::enable_shared_from_this<Draft> {
     [[nodiscard]] std::uint64_t size() TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] bool is_changed() TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] bool has_base() TIERFS_EXCLUDES(mutex_);
+    /// Whether it can be published no more.
+    [[nodiscard]] bool is_broken() TIERFS_EXCLUDES(mutex_);
     /// Of the object that it changes; empty where there is none, or where the server gives none to compare.
     [[nodiscard]] std::string base_version() TIERFS_EXCLUDES(mutex_);
 
@@ -200,7 +202,6 @@ class Draft : public std::enable_shared_from_this<Draft> {
     void look() TIERFS_REQUIRES(mutex_);
     Result<void> make_room(std::uint64_t bytes) TIERFS_EXCLUDES(mutex_);
     Result<void> failed(Error error) TIERFS_EXCLUDES(mutex_);
-    Result<void> lost(Error error) TIERFS_EXCLUDES(mutex_);
 
     void adopt_base(Base base) TIERFS_EXCLUDES(mutex_);
 

@@ -37,6 +37,11 @@ void Draft::look() {
     bytes_have_changed(size_, now->changed_ns);
 }
 
+bool Draft::is_broken() {
+    const MutexLock lock(mutex_);
+    return broken_.has_value();
+}
+
 std::int64_t Draft::written_ns() {
     const MutexLock lock(mutex_);
     look();
@@ -59,21 +64,16 @@ Result<Draft::Snapshot> Draft::snapshot(std::shared_ptr<LocalCopy> copy) {
     }
     TIERFS_SYNC_POINT("s3.draft.sharing");
     const auto size = copy_->share_with(*copy);
-    auto synced = size ? copy->sync() : fail(size.error());
-    if (!synced) return fail(lost(std::move(synced.error())).error());
+    // An error of writing back is told once, and a second snapshot would find nothing wrong.
+    if (auto good = copy_->is_written_back(); !good) return fail(failed(std::move(good.error())).error());
+    if (!size) return fail(size.error());
+    if (auto synced = copy->sync(); !synced) return fail(std::move(synced.error()));
     if (*size > PartSizes::kLargestObject) return fail(EFBIG, "an object has 5 TiB at most");
     made.draft = std::make_shared<Draft>(calls_, totals_, std::move(copy), std::move(metadata), *size);
     const MutexLock lock(made.draft->mutex_);
     made.draft->is_frozen_ = true;
     made.draft->next_ = weak_from_this();
     return made;
-}
-
-/// What could not be written back is not asked for a second time: the next one would find nothing wrong.
-Result<void> Draft::lost(Error error) {
-    const auto code = error.code;
-    const bool is_of_room = code == ENOSPC || code == EDQUOT || code == EMFILE || code == ENFILE;
-    return is_of_room ? Result<void>(fail(std::move(error))) : failed(std::move(error));
 }
 
 void Draft::kept(const Snapshot& snapshot) {

@@ -325,10 +325,6 @@ Result<void> Journal::sync_folder() {
 
 /// Under a name that nobody reads until it is complete.
 Result<void> Journal::write(const JournalRecord& record) {
-    {
-        const MutexLock lock(mutex_);
-        leaving_.erase(record.sequence);
-    }
     const auto name = name_of(record.sequence, kRecord), made = name_of(record.sequence, kNew);
     FileDescriptor file(TIERFS_FAULT_CALL(
         "s3.journal.record",
@@ -361,6 +357,10 @@ Result<void> Journal::add(const JournalRecord& record, LocalCopy* copy) {
 }
 
 Result<void> Journal::change(const JournalRecord& record) {
+    {
+        const MutexLock lock(mutex_);
+        leaving_.erase(record.sequence);  // it stays
+    }
     return write(record);
 }
 

@@ -86,12 +86,16 @@ Result<LocalCopy::Stamp> LocalCopy::stamp() const {
                  static_cast<std::uint64_t>(found.st_size)};
 }
 
+Result<void> LocalCopy::is_written_back() const {
+    if (TIERFS_FAULT_CALL("s3.copy.written",
+                          ::sync_file_range(file_.get(), 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE)) != 0)
+        return fail(system_error(errno, "writing the local copy"));
+    return {};
+}
+
 Result<std::uint64_t> LocalCopy::share_with(LocalCopy& other) const {
     if (TIERFS_FAULT_CALL("s3.copy.clone", ::ioctl(other.file_.get(), FICLONE, file_.get())) != 0)
         return fail(system_error(errno, "sharing the blocks of the local copy"));
-    // An error of writing back may have been told to somebody else already.
-    if (::sync_file_range(file_.get(), 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE) != 0)
-        return fail(system_error(errno, "writing the local copy"));
     const auto now = other.stamp();
     if (!now) return fail(now.error());
     return now->size;

@@ -38,6 +38,8 @@ class LocalCopy {
         friend bool operator==(const Stamp&, const Stamp&) = default;
     };
     [[nodiscard]] Result<Stamp> stamp() const;
+    /// Whether nothing that was written has failed to get to the disk since this was asked last: waits for what is on its way.
+    [[nodiscard]] Result<void> is_written_back() const;
     /// Gives an empty copy all that this one has, by shared blocks alone (FICLONE of ioctl_ficlone(2)), which waits for
     /// writes that are under way. Returns its size.
     Result<std::uint64_t> share_with(LocalCopy& other) const;

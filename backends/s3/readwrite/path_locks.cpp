@@ -33,13 +33,11 @@ PathLocks::Held::Held(PathLocks& locks, std::vector<Path> paths) : locks_(locks)
     locks_.held_.push_back(&paths_);
 }
 
-std::unique_ptr<PathLocks::Held> PathLocks::hold(std::vector<Path> paths, bool waits) {
-    if (!waits) {
-        // Who comes in between holds them for no longer than he needs.
-        const MutexLock lock(mutex_);
-        if (!is_free(paths)) return nullptr;
-    }
-    return std::make_unique<Held>(*this, std::move(paths));
+PathLocks::Held::Held(PathLocks& locks, std::vector<Path> paths, bool& is_held)
+    : locks_(locks), paths_(std::move(paths)) {
+    const MutexLock lock(locks_.mutex_);
+    is_held = locks_.is_free(paths_);
+    if (is_held) locks_.held_.push_back(&paths_);
 }
 
 PathLocks::Held::~Held() {

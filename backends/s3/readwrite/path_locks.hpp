@@ -2,7 +2,6 @@
 #pragma once
 
 #include <condition_variable>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,6 +22,8 @@ class PathLocks {
     class Held {
       public:
         Held(PathLocks& locks, std::vector<Path> paths);
+        /// Does not wait. `is_held` false: others hold one, and this holds nothing.
+        Held(PathLocks& locks, std::vector<Path> paths, bool& is_held);
         ~Held();
         Held(const Held&) = delete;
         Held& operator=(const Held&) = delete;
@@ -31,9 +32,6 @@ class PathLocks {
         PathLocks& locks_;
         const std::vector<Path> paths_;
     };
-
-    /// The same; null: `waits` is false, and others hold one.
-    std::unique_ptr<Held> hold(std::vector<Path> paths, bool waits);
 
   private:
     static bool collide(const Path& one, const Path& other);

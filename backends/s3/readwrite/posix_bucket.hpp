@@ -281,6 +281,7 @@ class PosixBucket final : public PosixOrigin {
     [[nodiscard]] std::uint64_t room() const;
     [[nodiscard]] bool is_full();
     Result<void> wait_for_room();
+    Result<void> wait_for_place();
     Result<void> wait_for_all();
     /// Before a name is made by the bucket: what is queued for it may be in the way.
     Result<void> wait_for_path(const std::string& path);

@@ -250,7 +250,7 @@ Result<void> WriteBack::change(const EntryPtr& entry, const std::function<void(J
     if (auto changed = journal_->change(record); !changed) return changed;
     const MutexLock lock(mutex_);
     if (entry->state == Entry::State::done) return {};
-    by_class_.at(class_of(entry->record)).erase(record.sequence);
+    by_class_.at(class_of(entry->record)).erase(entry->record.first);
     by_class_.at(class_of(record)).insert(record.first);
     bytes_ += record.size - entry->record.size;
     entry->record = std::move(record);

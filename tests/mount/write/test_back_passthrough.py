@@ -322,14 +322,15 @@ def test_a_local_copy_that_fails(rgw_bucket, disk, mount, rule):  # pylint: disa
 
 
 @pytest.mark.test_points
-def test_what_was_not_written_back_stays_an_error(rgw_bucket, disk, mount):  # pylint: disable=redefined-outer-name
+@pytest.mark.parametrize("code", ["EIO", "ENOSPC"])
+def test_what_was_not_written_back_stays_an_error(rgw_bucket, disk, mount, code):  # pylint: disable=redefined-outer-name
     """The kernel tells of it once, and a second fsync must not put holes in the place of a good file."""
     rgw_bucket.put("file", b"good")
     options = rgw_bucket.options({"rw": None, "writes": "back", "journal.path": str(disk.path / "journal")})
-    m = mount(rgw_bucket.source(), options, env={**rgw_bucket.env, "TIERFS_TEST_FAULTS": "s3.copy.sync:1:error=EIO"})
+    m = mount(rgw_bucket.source(), options, env={**rgw_bucket.env, "TIERFS_TEST_FAULTS": f"s3.copy.written:1:error={code}"})
     handle = os.open(m.path / "file", WRITE)
     os.write(handle, b"content")
-    assert error_of(os.fsync, handle) == error_of(os.fsync, handle) == error_of(os.close, handle) == errno.EIO
+    assert error_of(os.fsync, handle) == error_of(os.fsync, handle) == error_of(os.close, handle) == getattr(errno, code)
     all_closed(m)
     flush(m)
     assert body(rgw_bucket, "file") == b"good"

@@ -167,6 +167,21 @@ TEST_F(WriteBackTest, WhatReplacesIsWaitedForInItsPlace) {
     EXPECT_EQ(begun_[1].path, "manifest");
 }
 
+/// What was closed twice and then synced waits for nothing of its own.
+TEST_F(WriteBackTest, WhatReplacesMayBecomeHeavy) {
+    begin(noting());
+    const auto first = *back_->add(entry("a", 0, true));
+    ASSERT_TRUE(back_->hold(first));
+    const auto second = *back_->add(entry("a", back_->last(), true), first);
+    ASSERT_TRUE(back_->hold(second));
+    ASSERT_TRUE(back_->change(second, [](JournalRecord& record) { record.is_light = false; }));
+    back_->let_go(second);
+    ASSERT_TRUE(back_->add(entry("b", back_->last())));
+    drain();
+    EXPECT_TRUE(back_->is_done_to(back_->last()));
+    EXPECT_EQ(begun_.size(), 2U);
+}
+
 /// One that gets another name after others came between them stands where it is now: the two would wait for each other.
 TEST_F(WriteBackTest, WhatIsRenamedWaitsForWhatCameBetween) {
     begin(noting());
