@@ -1,15 +1,26 @@
 """What came out of each test, and the last lines of a run."""
 
+import re
 import time
 
 START = time.monotonic()
 TAIL = 200  # lines shown of a failed test
+CAUSE = re.compile(r"E  +\S|.*: Failure$|.*(ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error):")
+CAUSE_LINES, WIDTH = 3, 300  # of the list at the end
 
 
 def say(text):
     """One line with the time since the start; flushed, since a log may be all that is left of a run."""
     elapsed = int(time.monotonic() - START)
     print(f"[{elapsed // 60:02}:{elapsed % 60:02}] {text}", flush=True)
+
+
+def cause(text):
+    """The lines of a failed test's output that say what was wrong: from pytest's first, gtest's or a sanitizer's on, else the
+    last. Where only the end of a log is kept, they are all that is left."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    first = next((number for number, line in enumerate(lines) if CAUSE.match(line)), len(lines) - 1)
+    return [re.sub(r"^E ", "", line).strip()[:WIDTH] for line in lines[max(first, 0):][:CAUSE_LINES]]
 
 
 class Results:
@@ -45,6 +56,6 @@ class Results:
             print("\n".join(lines[-TAIL:]))
         if failed:
             print("\nFailed:")
-            for suite, test, _, _ in failed:
-                print(f"  {suite}: {test}")
+            for suite, test, _, text in failed:
+                print("\n      ".join([f"  {suite}: {test}", *cause(text)]))
         print(f"\n{self.summary()}", flush=True)
