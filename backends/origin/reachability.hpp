@@ -33,6 +33,10 @@ class Reachability {
     }
     void failed(const std::string& why, Failure failure) TIERFS_EXCLUDES(mutex_);
     [[nodiscard]] State state() const TIERFS_EXCLUDES(mutex_);
+    /// Whether it is known not to answer; costs nothing while it does.
+    [[nodiscard]] bool is_away() const {
+        return is_troubled_.load(std::memory_order_relaxed) && !state().why.empty();
+    }
 
   private:
     void recover() TIERFS_EXCLUDES(mutex_);

@@ -60,6 +60,7 @@ class Client {
     /// False: anonymous.
     [[nodiscard]] bool signs() const { return provider_ != nullptr; }
     [[nodiscard]] OriginStats stats() const;
+    [[nodiscard]] bool is_away() const { return reachability_.is_away(); }
     [[nodiscard]] std::string region() TIERFS_EXCLUDES(mutex_);
     /// Grows whenever good replies come with other credentials than before.
     [[nodiscard]] std::uint64_t credential_changes() TIERFS_EXCLUDES(mutex_);

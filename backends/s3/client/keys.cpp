@@ -98,6 +98,10 @@ class Mapper {
 
 }  // namespace
 
+bool is_component(std::string_view name) {
+    return refusal(name, false) == nullptr;
+}
+
 std::string make_version(std::string_view etag, std::int64_t mtime_s, std::uint64_t size) {
     if (etag.empty() || etag.size() > kLongestEtag || has_control(etag))
         return std::to_string(mtime_s) + "-" + std::to_string(size);

@@ -27,6 +27,9 @@ inline constexpr const char* kOutside = "key outside the listed prefix";
 /// apart.
 std::string make_version(std::string_view etag, std::int64_t mtime_s, std::uint64_t size);
 
+/// Whether it can be a component of a path.
+bool is_component(std::string_view name);
+
 /// Whether If-Match can pin the version: a strong ETag.
 bool is_strong_etag(std::string_view version);
 /// False: a size alone, since the server gave whoever wrote no ETag: nothing can be told from it.

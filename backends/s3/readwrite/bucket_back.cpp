@@ -243,7 +243,6 @@ Result<void> PosixBucket::amend(const BucketNodePtr& node, Draft& draft,
 /// A removal that the bucket hears of after all that was acknowledged before; the path is locked.
 Result<void> PosixBucket::remove_later(const BucketNodePtr& directory, const BucketNodePtr& node,
                                        const std::string& name, const std::string& path, const Facts& there) {
-    const auto place = place_of(directory->inode, name);
     keep_bytes(node);
     WriteBack::EntryPtr pending;
     bool has_object = true;
@@ -279,7 +278,7 @@ Result<void> PosixBucket::remove_later(const BucketNodePtr& directory, const Buc
         if (auto added = back_->add(std::move(entry)); !added) return fail(std::move(added.error()));
     }
     recent_->forget(path);
-    unlinked(node, place, there);
+    unlinked(node, *directory, name, there);
     return {};
 }
 
@@ -327,6 +326,7 @@ Result<void> PosixBucket::move_here(Move& move) {
 }
 
 WriteBack::Outcome PosixBucket::bring(const WriteBack::Entry& entry) {
+    if (entry.record.is_of_directory()) return bring_directory(entry);
     return entry.record.kind == JournalRecord::Kind::put ? bring_file(entry) : bring_removal(entry);
 }
 
@@ -363,6 +363,27 @@ WriteBack::Outcome PosixBucket::bring_file(const WriteBack::Entry& entry) {
     return as_done(is_strong_etag(facts->version) ? facts->version : "");
 }
 
+/// One that another host has made meanwhile is as good.
+WriteBack::Outcome PosixBucket::bring_directory(const WriteBack::Entry& entry) {
+    auto facts = put_as_expected(entry);
+    if (!facts && is_refusal(facts.error())) facts = calls_.head(entry.record.path);
+    if (!facts) return again(facts.error());
+    const auto& node = entry.node;
+    const PathLocks::Held held(locks_, {{entry.record.path.substr(0, entry.record.path.size() - 1), false}});
+    facts->kind = Facts::Kind::directory;
+    facts->has_marker = true;
+    know(*node, std::move(*facts));
+    std::shared_ptr<Draft> given_up;  // after the lock
+    const MutexLock lock(mutex_);
+    node->has_object = true;
+    fresh_.erase(node->inode);
+    if (node->pending.get() != &entry) return as_done("");
+    node->pending = nullptr;
+    given_up = std::move(node->draft);
+    node->draft = nullptr;
+    return as_done("");
+}
+
 /// Another host's object stays where it is.
 WriteBack::Outcome PosixBucket::keep_beside(const WriteBack::Entry& entry) {
     PutOptions condition;
@@ -393,13 +414,13 @@ WriteBack::Outcome PosixBucket::bring_removal(const WriteBack::Entry& entry) {
     } else if (auto removed = calls_.remove(record.path); !removed) {
         return again(removed.error());
     }
-    const auto place = place_of(entry.directory->inode, split_path(record.path).name);
+    const auto name = split_path(record.path).name;
     if (is_ours) {
-        known_.put(place, Facts());
+        known_.put(entry.directory->inode, name, Facts());
         return as_done("");
     }
     log::error(record.path + ": another host has changed it since it was removed here, and its object stays");
-    known_.drop(place);
+    known_.drop(place_of(entry.directory->inode, name));
     WriteBack::Outcome outcome;
     outcome.kind = WriteBack::Outcome::Kind::conflict;
     return outcome;

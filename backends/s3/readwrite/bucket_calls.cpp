@@ -156,25 +156,40 @@ Result<Facts> BucketCalls::head(const std::string& path) {
 
 Result<Listing> BucketCalls::list(const std::string& path, const std::string& token, unsigned limit,
                                   bool delimited) {
-    auto page = list_page(path, token, limit, delimited);
+    const auto ask = [&](const std::string& from) {
+        return listed(client_.run(listing(path, from, limit, delimited)), from);
+    };
+    auto page = ask(token);
     for (unsigned passed = 0;
          page && page->objects.empty() && page->prefixes.empty() && !page->next_token.empty(); ++passed) {
         if (passed == kMostEmptyPages)
             return fail(EIO, "LIST s3://" + target_.bucket + ": the server sends nothing but empty pages");
-        page = list_page(path, page->next_token, limit, delimited);
+        page = ask(page->next_token);
     }
     return page;
 }
 
-Result<Listing> BucketCalls::list_page(const std::string& path, const std::string& token, unsigned limit,
-                                       bool delimited) {
+void BucketCalls::list(const std::string& path, const std::string& token, unsigned limit, bool delimited,
+                       std::function<void(Result<Listing>)> done) {
+    auto made = listing(path, token, limit, delimited);
+    made.done = [this, token, done = std::move(done)](const Result<http::Response>& response) {
+        done(listed(response, token));
+    };
+    client_.start(std::move(made));
+}
+
+Operation BucketCalls::listing(const std::string& path, const std::string& token, unsigned limit,
+                               bool delimited) const {
     auto made = operation(RequestKind::list, "");
     made.key.clear();
     made.query = {{"list-type", "2"}, {"max-keys", std::to_string(limit)}, {"encoding-type", "url"}};
     if (!key(path).empty()) made.query.emplace_back("prefix", key(path));
     if (delimited) made.query.emplace_back("delimiter", "/");
     if (!token.empty()) made.query.emplace_back("continuation-token", token);
-    const auto response = client_.run(std::move(made));
+    return made;
+}
+
+Result<Listing> BucketCalls::listed(const Result<http::Response>& response, const std::string& token) const {
     // S3 lists an absent prefix as empty: see S3Origin::run_listing.
     if (!response)
         return fail(response.error().code == ENOENT ? EIO : response.error().code, response.error().message);

@@ -78,6 +78,8 @@ class BucketCalls {
 
     [[nodiscard]] const Ownership& ownership() const { return ownership_; }
     [[nodiscard]] std::chrono::milliseconds deadline() const { return deadline_; }
+    /// Whether the server is known not to answer.
+    [[nodiscard]] bool is_away() const { return client_.is_away(); }
     [[nodiscard]] std::string key(const std::string& path) const { return target_.prefix + path; }
     [[nodiscard]] bool has_prefix() const { return !target_.prefix.empty(); }
     [[nodiscard]] DigestKind digest_kind() const {
@@ -99,6 +101,9 @@ class BucketCalls {
     /// A page of the keys that begin with the path; whole keys. Empty only where nothing is left: pages without
     /// a key, which servers may send, are passed over.
     Result<Listing> list(const std::string& path, const std::string& token, unsigned limit, bool delimited);
+    /// A page of the server's, which may be empty.
+    void list(const std::string& path, const std::string& token, unsigned limit, bool delimited,
+              std::function<void(Result<Listing>)> done);
     Result<void> read(const std::string& path, const std::string& version, std::uint64_t offset,
                       std::span<std::byte> destination);
     void read(const std::string& path, const std::string& version, std::uint64_t offset,
@@ -146,8 +151,9 @@ class BucketCalls {
                                     const std::optional<FileMetadata>& metadata) const;
     Result<std::string> copy_in_parts(const std::string& from, const Facts& facts, const std::string& to,
                                       const FileMetadata& metadata);
-    Result<Listing> list_page(const std::string& path, const std::string& token, unsigned limit,
-                              bool delimited);
+    [[nodiscard]] Operation listing(const std::string& path, const std::string& token, unsigned limit,
+                                    bool delimited) const;
+    Result<Listing> listed(const Result<http::Response>& response, const std::string& token) const;
 
     Client& client_;
     Writer& writer_;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <deque>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string_view>
 #include <unordered_set>
@@ -32,11 +33,11 @@ class BucketDirectory final : public PosixDirectory {
   private:
     void rewind() TIERFS_REQUIRES(mutex_);
     Result<void> next_page() TIERFS_REQUIRES(mutex_);
+    bool show_last() TIERFS_REQUIRES(mutex_);
     Result<void> check_order(const Listing& page) TIERFS_REQUIRES(mutex_);
     void add_all(std::vector<DirectoryEntry> entries) TIERFS_REQUIRES(mutex_);
     void add(std::string name, unsigned char type) TIERFS_REQUIRES(mutex_);
     void remember(const Listing& page, const std::string& prefix) TIERFS_REQUIRES(mutex_);
-    void remember_name(std::string name, ListedNames::Shown shown) TIERFS_REQUIRES(mutex_);
     void forget_listed() TIERFS_REQUIRES(mutex_);
     unsigned char type_of(const DirectoryEntry& entry);
     bool is_removed(const std::string& name) TIERFS_REQUIRES(mutex_);
@@ -55,7 +56,8 @@ class BucketDirectory final : public PosixDirectory {
     std::vector<DirectoryEntry> carried_ TIERFS_GUARDED_BY(mutex_);
     std::string token_ TIERFS_GUARDED_BY(mutex_);
     bool is_begun_ TIERFS_GUARDED_BY(mutex_) = false, is_over_ TIERFS_GUARDED_BY(mutex_) = false;
-    std::set<std::string> own_ TIERFS_GUARDED_BY(mutex_);  ///< that no listing has shown yet
+    std::map<std::string, unsigned char> own_
+        TIERFS_GUARDED_BY(mutex_);  ///< with their types, that no listing has shown yet
     std::unordered_set<std::string> removed_
         TIERFS_GUARDED_BY(mutex_);  ///< paths that were when a page was asked for
     ListedNames listed_ TIERFS_GUARDED_BY(mutex_);
@@ -101,29 +103,14 @@ unsigned char BucketDirectory::type_of(const DirectoryEntry& entry) {
     return S_ISLNK(known->metadata.mode) ? DT_LNK : DT_REG;
 }
 
-void BucketDirectory::remember_name(std::string name, ListedNames::Shown shown) {
-    const auto bytes = ListedNames::memory_of(name);
-    const auto [at, is_new] = listed_.names.try_emplace(std::move(name), shown);
-    if (shown == ListedNames::Shown::prefix) at->second = shown;
-    if (!is_new) return;
-    listed_bytes_ += bytes;
-    memory_.take(bytes);
-}
-
 /// Look-ups of what a listing shows need one request less, and none of what it does not show.
 void BucketDirectory::remember(const Listing& page, const std::string& prefix) {
     const auto names = listed_.names.size() + page.objects.size() + page.prefixes.size();
     remembers_ = remembers_ && names <= KnownNames::kMostListed && !memory_.is_over();
     if (!remembers_) return forget_listed();
-    for (const auto& object : page.objects) {
-        if (object.key.size() > prefix.size())
-            remember_name(object.key.substr(prefix.size()), ListedNames::Shown::key);
-    }
-    for (const auto& below : page.prefixes) {
-        if (below.size() > prefix.size() + 1)
-            remember_name(below.substr(prefix.size(), below.size() - prefix.size() - 1),
-                          ListedNames::Shown::prefix);
-    }
+    const auto bytes = listed_.add(page, prefix);
+    listed_bytes_ += bytes;
+    memory_.take(bytes);
 }
 
 void BucketDirectory::forget_listed() {
@@ -183,6 +170,21 @@ void BucketDirectory::add_all(std::vector<DirectoryEntry> entries) {
     }
 }
 
+/// Of a bucket that does not answer: what was known of it last. False: it does, or nothing is known.
+bool BucketDirectory::show_last() {
+    if (is_begun_) return false;
+    auto names = bucket_.names_last(node_->inode);
+    if (!names) return false;
+    names->merge(own_);
+    own_.clear();
+    forget_listed();
+    for (const auto& [name, type] : *names) {
+        if (!is_removed(name)) add(name, type);
+    }
+    is_begun_ = is_over_ = true;
+    return true;
+}
+
 Result<void> BucketDirectory::next_page() {
     while (kept_.size() > (memory_.is_over() ? kPage : kMostKept)) {
         memory_.give_back(ListedNames::memory_of(kept_.front().name));
@@ -192,17 +194,19 @@ Result<void> BucketDirectory::next_page() {
     if (!is_begun_) {
         listed_ = {{}, KnownNames::Clock::now(), bucket_.known().drops()};
         remembers_ = true;
-        for (auto& name : bucket_.unpublished_in(node_->inode)) own_.insert(std::move(name));
+        own_ = bucket_.unpublished_in(node_->inode);
         add(".", DT_DIR);
         add("..", DT_DIR);
     }
     const ListingMemory::Page turn(bucket_.listings(), KnownNames::Clock::now() + bucket_.calls().deadline());
     if (!turn)
         return fail(ETIMEDOUT, "LIST: other listings wait for the server, as many as memory.limit allows");
+    if (show_last()) return {};
     // The bucket may lose them, and nobody may know of them any more, while it answers.
     const auto removed = bucket_.removed_below(marker_);
     removed_.insert(removed.begin(), removed.end());
     const auto listing = bucket_.calls().list(marker_, token_, kPage, true);
+    if (!listing && show_last()) return {};
     if (!listing) return fail(listing.error());
     is_begun_ = true;
     if (auto ordered = check_order(*listing); !ordered) return ordered;
@@ -216,7 +220,7 @@ Result<void> BucketDirectory::next_page() {
     is_over_ = true;
     if (remembers_) bucket_.known().put_listing(node_->inode, std::exchange(listed_, {}));
     forget_listed();
-    for (const auto& name : own_) add(name, DT_REG);
+    for (const auto& [name, type] : own_) add(name, type);
     std::erase_if(hidden_, [](const auto& one) { return one.second == 0; });
     bucket_.hidden().set(node_->inode, hidden_);
     return {};

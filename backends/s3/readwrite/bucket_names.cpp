@@ -60,6 +60,7 @@ Result<PosixCreated> PosixBucket::create(const PosixNode& directory, const std::
         fresh_[node->inode] = node;
     }
     known_.forget(place_of(parent->inode, name));
+    list_ahead(parent);
     return created(node, flags);
 }
 
@@ -200,15 +201,23 @@ Result<Draft::Base> PosixBucket::make_object(const BucketNodePtr& directory, con
     facts.metadata = metadata;
     facts.size = body.size();
     facts.version = std::move(*version);
-    known_.put(place_of(directory->inode, name), facts);
+    known_.put(directory->inode, name, facts);
     return Draft::Base{std::move(*path), std::move(facts)};
 }
 
 Result<void> PosixBucket::make_directory(const PosixNode& directory, const std::string& name, mode_t mode,
                                          const Caller& caller) {
-    const auto metadata = metadata_for(bucket_node(directory), S_IFDIR | (mode & 01777U), caller);
+    const auto& parent = bucket_node(directory);
+    const auto metadata = metadata_for(parent, S_IFDIR | (mode & 01777U), caller);
     if (!metadata) return fail(metadata.error());
-    return make_object(bucket_node(directory), name, "/", "", *metadata).map([](const auto&) {});
+    if (!is_away()) {
+        ListedNames none{{}, KnownNames::Clock::now(), known_.drops()};
+        auto made = make_object(parent, name, "/", "", *metadata);
+        if (made && back_)
+            known_.put_listing(numbers_.number(place_of(parent->inode, name)), std::move(none));
+        if (made || !is_away()) return made.map([](const auto&) {});
+    }
+    return make_directory_later(parent, name, *metadata);
 }
 
 Result<void> PosixBucket::make_node(const PosixNode& directory, const std::string& name, mode_t mode,
@@ -330,10 +339,12 @@ void PosixBucket::keep_bytes(const BucketNodePtr& node) {
                      kept.error().message);
 }
 
-void PosixBucket::unlinked(const BucketNodePtr& node, Place place, const Facts& last) {
+void PosixBucket::unlinked(const BucketNodePtr& node, const BucketNode& directory, const std::string& name,
+                           const Facts& last) {
+    const auto place = place_of(directory.inode, name);
     numbers_.removed(place);
     births_.left(place);
-    known_.put(place, Facts());
+    known_.put(directory.inode, name, Facts());
     if (!node) return;
     const MutexLock lock(mutex_);
     if (node->standing == BucketNode::Standing::named) node->standing = BucketNode::Standing::unlinked;
@@ -376,7 +387,7 @@ Result<void> PosixBucket::remove(const PosixNode& directory, const std::string& 
         if (auto removed = calls_.remove(key); !removed) return removed;
     }
     recent_->forget(*path);
-    unlinked(node, place, *there);
+    unlinked(node, *parent, name, *there);
     return {};
 }
 

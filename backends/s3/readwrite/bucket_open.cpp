@@ -131,7 +131,7 @@ Result<std::shared_ptr<Draft>> PosixBucket::make_draft(const BucketNodePtr& node
     }
     const auto path = path_of(*node);
     if (!path) return fail(path.error());
-    auto now = head_of(node, *path);  // what is changed must be what is there
+    auto now = head_to_change(node, *path);  // what is changed must be what is there
     if (!now) return fail(std::move(now.error()));
     if (draft) {
         draft->renew_metadata(std::move(now->metadata));
@@ -193,7 +193,7 @@ Result<PosixFilePtr> PosixBucket::open(const PosixNode& held_node, int flags) {
 
 void PosixBucket::put_own(const BucketNodePtr& node, const Facts& facts) {
     const auto place = this->place(*node);
-    known_.put(place, facts);
+    know(*node, facts);
     births_.changed(place, facts.version, node->birth);
     const MutexLock lock(mutex_);
     node->facts = facts;

@@ -75,6 +75,10 @@ void PosixBucket::recover() {
     log::info("the journal " + back_->journal().folder() + " holds " + std::to_string(found.size()) +
               " changes that are still to be brought to the bucket");
     for (auto& one : found) {
+        if (one.record.is_of_directory()) {
+            recover_directory(std::move(one));
+            continue;
+        }
         const auto [above, name] = split_path(one.record.path);
         const auto directory = directory_at(above);
         if (one.record.kind == JournalRecord::Kind::put) {
@@ -87,7 +91,7 @@ void PosixBucket::recover() {
         entry.record = std::move(one.record);
         entry.directory = directory;
         (void)back_->add_found(std::move(entry));
-        unlinked(node, place, Facts());
+        unlinked(node, *directory, name, Facts());
     }
     back_->hurry();
 }

@@ -105,12 +105,15 @@ Result<void> PosixBucket::move_now(Move& move, unsigned flags, std::optional<std
 
 /// What is known of names, after the objects have moved.
 void PosixBucket::moved(const Move& move) {
-    if (move.replaced.is_there()) unlinked(move.replaced_node, move.to_place, move.replaced);
-    known_.drop(move.to_place);
+    if (move.replaced.is_there()) 
+        unlinked(move.replaced_node, *move.to_directory, move.to_name, move.replaced);
+    const bool is_here = move.node && is_pending(*move.node);
+    if (is_here) known_.forget(move.to_place);  // it is what is here, and listings stay right
+    if (!is_here) known_.drop(move.to_place);
     numbers_.renamed(move.from_place, move.to_place);
     births_.left(move.from_place);
     births_.left(move.to_place);
-    known_.put(move.from_place, Facts());
+    known_.put(move.from_directory->inode, move.from_name, Facts());
     if (!move.node) return;
     const MutexLock lock(mutex_);
     move.node->parent = move.to_directory;

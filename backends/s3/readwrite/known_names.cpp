@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/s3/client/xml.hpp"
 #include "config/base/time.hpp"
 #include "config/settings.hpp"
 
@@ -42,18 +43,39 @@ void KnownNames::put_locked(Place place, Facts facts, Clock::time_point now, boo
         entries_.splice(entries_.begin(), entries_, found->second);
         return;
     }
-    if (entries_.size() >= kMost) {
-        by_place_.erase(entries_.back().place);
-        entries_.pop_back();
-    }
+    make_room();
     entries_.push_front({place, std::move(facts), now, until});
     by_place_.emplace(place, entries_.begin());
+}
+
+/// A listing that was begun before a name was put does not know it, and nobody would any more.
+void KnownNames::make_room() {
+    if (entries_.size() < kMost) return;
+    const auto& oldest = entries_.back();
+    listings_.remove_if([&](const Listing& listing) { return listing.listed.since < oldest.since; });
+    by_place_.erase(oldest.place);
+    entries_.pop_back();
 }
 
 void KnownNames::put(Place place, Facts facts, Clock::time_point now) {
     const MutexLock lock(mutex_);
     ++changes_of(place);
     put_locked(place, std::move(facts), now, true);
+}
+
+void KnownNames::put(std::uint64_t directory, const std::string& name, Facts facts) {
+    const MutexLock lock(mutex_);
+    if (auto* const listing = listing_of(directory)) {
+        auto& names = listing->listed.names;
+        if (!facts.is_there()) names.erase(name);
+        if (facts.is_there())
+            names[name] = facts.kind == Facts::Kind::directory ? ListedNames::Shown::prefix : ListedNames::Shown::key;
+        listing->listed.is_whole = names.size() <= kMostListed;
+        if (!listing->listed.is_whole) names.clear();
+    }
+    const auto place = place_of(directory, name);
+    ++changes_of(place);
+    put_locked(place, std::move(facts), Clock::now(), true);
 }
 
 KnownNames::Moment KnownNames::moment(Place place) {
@@ -119,20 +141,79 @@ void KnownNames::put_listing(std::uint64_t directory, ListedNames listed) {
     listings_.erase(first_out, listings_.end());
 }
 
-std::optional<ListedNames::Shown> KnownNames::shown(std::uint64_t directory, const std::string& name,
-                                                    Clock::time_point now) {
+std::uint64_t ListedNames::add(const Listing& page, const std::string& prefix) {
+    std::uint64_t bytes = 0;
+    const auto add_name = [&](std::string name, Shown shown) {
+        if (name.empty()) return;
+        const auto memory = memory_of(name);
+        const auto [at, is_new] = names.try_emplace(std::move(name), shown);
+        if (shown == Shown::prefix) at->second = shown;
+        if (is_new) bytes += memory;
+    };
+    for (const auto& object : page.objects)
+        add_name(object.key.substr(std::min(prefix.size(), object.key.size())), Shown::key);
+    for (const auto& below : page.prefixes) {
+        if (below.size() > prefix.size())
+            add_name(below.substr(prefix.size(), below.size() - prefix.size() - 1), Shown::prefix);
+    }
+    return bytes;
+}
+
+bool KnownNames::is_listed(std::uint64_t directory, std::chrono::milliseconds age, Clock::time_point now) {
     const MutexLock lock(mutex_);
+    return std::any_of(listings_.begin(), listings_.end(), [&](const Listing& listing) {
+        return listing.directory == directory && listing.listed.since + age >= now;
+    });
+}
+
+KnownNames::Listing* KnownNames::listing_of(std::uint64_t directory) {
     const auto found = std::find_if(listings_.begin(), listings_.end(),
                                     [&](const Listing& listing) { return listing.directory == directory; });
-    if (found == listings_.end()) return std::nullopt;
+    if (found == listings_.end() || !found->listed.is_whole) return nullptr;
+    listings_.splice(listings_.begin(), listings_, found);
+    return &*found;
+}
+
+std::optional<std::unordered_map<std::string, ListedNames::Shown>> KnownNames::names_last(
+    std::uint64_t directory) {
+    const MutexLock lock(mutex_);
+    const auto* const found = listing_of(directory);
+    return found != nullptr ? std::optional(found->listed.names) : std::nullopt;
+}
+
+std::optional<KnownNames::Showing> KnownNames::showing(std::uint64_t directory, const std::string& name) {
+    const auto* const found = listing_of(directory);
+    if (found == nullptr) return std::nullopt;
     // What was put since then is known better, even where it is not believed for so long.
     const auto put = by_place_.find(place_of(directory, name));
     if (put != by_place_.end() && put->second->since > found->listed.since) return std::nullopt;
     const auto entry = found->listed.names.find(name);
-    const auto shown = entry == found->listed.names.end() ? ListedNames::Shown::absent : entry->second;
-    const auto ttl = shown == ListedNames::Shown::absent ? std::min(ttl_, kLongestAbsent) : ttl_;
-    if (ttl != kForever && now >= found->listed.since + ttl) return std::nullopt;
-    return shown;
+    return Showing{entry == found->listed.names.end() ? ListedNames::Shown::absent : entry->second,
+                   found->listed.since};
+}
+
+std::optional<ListedNames::Shown> KnownNames::shown(std::uint64_t directory, const std::string& name,
+                                                    Clock::time_point now) {
+    const MutexLock lock(mutex_);
+    const auto found = showing(directory, name);
+    if (!found) return std::nullopt;
+    const auto ttl = found->shown == ListedNames::Shown::absent ? std::min(ttl_, kLongestAbsent) : ttl_;
+    if (ttl != kForever && now >= found->since + ttl) return std::nullopt;
+    return found->shown;
+}
+
+std::optional<ListedNames::Shown> KnownNames::shown_last(std::uint64_t directory, const std::string& name) {
+    const MutexLock lock(mutex_);
+    const auto found = showing(directory, name);
+    return found ? std::optional(found->shown) : std::nullopt;
+}
+
+std::optional<Facts> KnownNames::last(Place place) {
+    const MutexLock lock(mutex_);
+    const auto found = by_place_.find(place);
+    if (found == by_place_.end()) return std::nullopt;
+    entries_.splice(entries_.begin(), entries_, found->second);
+    return found->second->facts;
 }
 
 bool KnownNames::was_directory(Place place) {

@@ -14,6 +14,8 @@
 
 namespace tierfs::s3 {
 
+struct Listing;
+
 /// What is at a name.
 struct Facts {
     enum class Kind : std::uint8_t { absent, file, directory } kind = Kind::absent;
@@ -40,16 +42,20 @@ struct ListedNames {
     std::unordered_map<std::string, Shown> names;
     std::chrono::steady_clock::time_point since;  ///< when the listing was begun
     std::uint64_t drops = 0;                      ///< KnownNames::drops() then
+    bool is_whole = true;                         ///< false: there are too many, and nothing is known of them
 
     /// Bytes, with what is around it.
     static std::uint64_t memory_of(const std::string& name) { return 96 + name.size(); }
+    /// Takes in a page of keys and prefixes that begin with `prefix`. Returns the bytes of what is new.
+    std::uint64_t add(const Listing& page, const std::string& prefix);
 };
 
 /// A bounded memory of Facts by place, each for a time: metadata.ttl, five seconds at most for what is absent,
 /// and none for what another host may have just begun. What is put after a change of this mount's own is right
 /// at once. Thread-safe.
 ///
-/// Beside it, what listings showed, for the same times: for who found nothing with get(), which knows better.
+/// Beside it, what listings showed, for the same times: for who found nothing with get(), which knows better. Both are kept
+/// for longer, as far as there is room, for who can ask nobody (last, shown_last).
 class KnownNames {
   public:
     using Clock = std::chrono::steady_clock;
@@ -63,6 +69,8 @@ class KnownNames {
     std::optional<Facts> get_younger(Place place, std::chrono::milliseconds age,
                                      Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
     void put(Place place, Facts facts, Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
+    /// And in what a listing of the directory showed.
+    void put(std::uint64_t directory, const std::string& name, Facts facts) TIERFS_EXCLUDES(mutex_);
     /// When something was asked of a place. What was asked before a change of this mount's must not be put
     /// after it, nor behind what was asked later: answers overtake each other. An answer that is not put
     /// leaves nothing older than itself.
@@ -83,9 +91,19 @@ class KnownNames {
     static constexpr std::uint64_t kMostBytesListed = 4 << 20;
     [[nodiscard]] std::uint64_t drops() TIERFS_EXCLUDES(mutex_);
     void put_listing(std::uint64_t directory, ListedNames listed) TIERFS_EXCLUDES(mutex_);
+    /// Whether a listing of no more than that age is kept, or it is known to have too many names.
+    [[nodiscard]] bool is_listed(std::uint64_t directory, std::chrono::milliseconds age,
+                                 Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
     /// Nothing: not known, or something was put since the listing was begun.
     std::optional<ListedNames::Shown> shown(std::uint64_t directory, const std::string& name,
                                             Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
+    /// What was put last, and what a listing showed where nothing was put since, however long ago.
+    std::optional<Facts> last(Place place) TIERFS_EXCLUDES(mutex_);
+    std::optional<ListedNames::Shown> shown_last(std::uint64_t directory, const std::string& name)
+        TIERFS_EXCLUDES(mutex_);
+    /// All of a directory, however long ago others changed it; nothing: no listing showed them all.
+    std::optional<std::unordered_map<std::string, ListedNames::Shown>> names_last(std::uint64_t directory)
+        TIERFS_EXCLUDES(mutex_);
     /// Whether what was put last was a directory, however long ago.
     [[nodiscard]] bool was_directory(Place place) TIERFS_EXCLUDES(mutex_);
     /// Whether there is an object for a directory: true stays true until drop().
@@ -103,6 +121,14 @@ class KnownNames {
         std::uint64_t bytes = 0;
     };
     void put_locked(Place place, Facts facts, Clock::time_point now, bool is_own) TIERFS_REQUIRES(mutex_);
+    void make_room() TIERFS_REQUIRES(mutex_);
+    struct Showing {
+        ListedNames::Shown shown;
+        Clock::time_point since;
+    };
+    /// Null: no listing showed them all.
+    Listing* listing_of(std::uint64_t directory) TIERFS_REQUIRES(mutex_);
+    std::optional<Showing> showing(std::uint64_t directory, const std::string& name) TIERFS_REQUIRES(mutex_);
     void forget_locked(Place place) TIERFS_REQUIRES(mutex_);
     std::uint64_t& changes_of(Place place) TIERFS_REQUIRES(mutex_) { return changes_[place % kShares]; }
 
@@ -113,7 +139,7 @@ class KnownNames {
     std::unordered_map<Place, std::list<Entry>::iterator> by_place_ TIERFS_GUARDED_BY(mutex_);
     /// Counted for a share of the places each, so that a busy mount does not lose the answers for the others.
     std::array<std::uint64_t, kShares> changes_ TIERFS_GUARDED_BY(mutex_){};
-    std::list<Listing> listings_ TIERFS_GUARDED_BY(mutex_);  ///< the newest first
+    std::list<Listing> listings_ TIERFS_GUARDED_BY(mutex_);  ///< the one used last first
     std::uint64_t drops_ TIERFS_GUARDED_BY(mutex_) = 0;
 };
 

@@ -1,6 +1,8 @@
 // A bucket as POSIX has it: what a writable mount of S3 is made of.
 #pragma once
 
+#include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -67,7 +69,8 @@ using BucketNodePtr = std::shared_ptr<BucketNode>;
 ///
 /// With a journal (writes=back) flush() and sync() return when what was written stands there, and WriteBack brings it to
 /// the bucket later; so are removals, and renames of what is not there yet. All else asks the bucket, after what was
-/// acknowledged before.
+/// acknowledged before. While the bucket does not answer, names are what was known of them last, so that files and
+/// directories can be made; the queue waits.
 ///
 /// What was asked is believed for metadata.ttl; opening for writing asks anew. Renames copy, and those of
 /// directories are not atomic: names arrive before they leave, and an error leaves the old ones.
@@ -135,7 +138,7 @@ class PosixBucket final : public PosixOrigin {
     [[nodiscard]] std::string against_passthrough() const override;
     [[nodiscard]] PosixStats stats() const override;
     std::uint64_t hurry() override;
-    void tick() override { look_at_mapped(false); }
+    void tick() override;
 
     // For the files and directories that it opens.
     [[nodiscard]] BucketCalls& calls() { return calls_; }
@@ -173,6 +176,10 @@ class PosixBucket final : public PosixOrigin {
         TIERFS_EXCLUDES(mutex_);
     /// `is_synced`: by fsync(2).
     Result<void> publish(const BucketNodePtr& node, bool is_synced) TIERFS_EXCLUDES(mutex_);
+    /// The names in a directory while the bucket does not answer, with types (DT_UNKNOWN: a file or a link). Nothing: it
+    /// answers, or they are not known.
+    std::optional<std::map<std::string, unsigned char>> names_last(std::uint64_t directory)
+        TIERFS_EXCLUDES(mutex_);
     /// Whether a name is gone here that the bucket may still have.
     bool is_removed(const std::string& path) { return back_ && back_->is_removed(path); }
     /// All of them below a directory.
@@ -183,18 +190,37 @@ class PosixBucket final : public PosixOrigin {
     /// See PosixFile::descriptor and pass_through.
     int descriptor_to_pass(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
     bool pass_through(const BucketNode& node, int descriptor) TIERFS_EXCLUDES(mutex_);
-    /// New files in a directory that nobody else sees yet.
-    std::vector<std::string> unpublished_in(std::uint64_t directory) TIERFS_EXCLUDES(mutex_);
+    /// What is new in a directory and nobody else sees yet: names and types (DT_REG, DT_DIR).
+    std::map<std::string, unsigned char> unpublished_in(std::uint64_t directory) TIERFS_EXCLUDES(mutex_);
 
   private:
     using Change = std::function<Result<void>(FileMetadata&)>;
 
-    // posix_bucket.cpp
-    Result<std::string> path_in(const BucketNode& directory, const std::string& name) TIERFS_EXCLUDES(mutex_);
+    // bucket_facts.cpp
+    static Facts facts_of_draft(Draft& draft, const Facts& object, bool is_local);
+    [[nodiscard]] Facts bare_directory() const;
     Result<Facts> facts_at(const BucketNode& directory, const std::string& name, Asked asked = Asked::lately)
         TIERFS_EXCLUDES(mutex_);
     Result<Facts> ask(const std::string& path, bool was_directory);
     Result<Facts> root_facts();
+
+    // bucket_away.cpp, of a write-back mount
+    /// Whether the bucket does not answer, and what was known last is to do.
+    [[nodiscard]] bool is_away() const { return back_ && calls_.is_away(); }
+    std::optional<Facts> known_last(const BucketNode& directory, const std::string& name)
+        TIERFS_EXCLUDES(mutex_);
+    Result<Facts> head_to_change(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
+    Result<void> make_directory_later(const BucketNodePtr& directory, const std::string& name,
+                                      const FileMetadata& metadata) TIERFS_EXCLUDES(mutex_);
+    void add_directory(const BucketNodePtr& node, const std::shared_ptr<Draft>& draft) TIERFS_EXCLUDES(mutex_);
+    WriteBack::Outcome bring_directory(const WriteBack::Entry& entry) TIERFS_EXCLUDES(mutex_);
+    void recover_directory(Journal::Found found) TIERFS_EXCLUDES(mutex_);
+    void list_ahead(const BucketNodePtr& directory) TIERFS_EXCLUDES(mutex_);
+    void list_pages(std::uint64_t directory, const std::string& marker, const std::string& token,
+                    const std::shared_ptr<ListedNames>& listed);
+
+    // posix_bucket.cpp
+    Result<std::string> path_in(const BucketNode& directory, const std::string& name) TIERFS_EXCLUDES(mutex_);
     /// What is at a name, and the node that is held of it: null, none. Another host's object in the place of a
     /// node's takes its name away. Waits for changes of the path that are under way.
     struct Met {
@@ -222,6 +248,8 @@ class PosixBucket final : public PosixOrigin {
     void forget_locked(const BucketNodePtr& node) TIERFS_REQUIRES(mutex_);
     static Result<std::string> path_locked(const BucketNode& node, bool also_replaced = false);
     Place place(const BucketNode& node) TIERFS_EXCLUDES(mutex_);
+    /// Of what is at a node's name, by this mount's own doing.
+    void know(const BucketNode& node, Facts facts) TIERFS_EXCLUDES(mutex_);
 
     // bucket_names.cpp
     Result<FileMetadata> metadata_for(const BucketNodePtr& directory, mode_t mode, const Caller& caller);
@@ -243,7 +271,8 @@ class PosixBucket final : public PosixOrigin {
     Result<void> keep_parent(const BucketNodePtr& directory, const std::string& leaving);
     Result<void> check_empty(std::uint64_t inode, const std::string& path);
     void keep_bytes(const BucketNodePtr& node);
-    void unlinked(const BucketNodePtr& node, Place place, const Facts& last) TIERFS_EXCLUDES(mutex_);
+    void unlinked(const BucketNodePtr& node, const BucketNode& directory, const std::string& name,
+                  const Facts& last) TIERFS_EXCLUDES(mutex_);
 
     // bucket_rename.cpp
     struct Move {
@@ -353,6 +382,8 @@ class PosixBucket final : public PosixOrigin {
     /// Those that were passed through, and may be mapped although they are closed.
     std::vector<BucketNodePtr> mapped_ TIERFS_GUARDED_BY(mutex_);
     const std::uint64_t journal_limit_;
+    /// One request each that nobody waits for is under way.
+    std::atomic<bool> is_asking_{false}, is_listing_{false};
     std::size_t most_queued_ = 0;      ///< each takes a descriptor
     std::unique_ptr<WriteBack> back_;  ///< last: its threads use all else; null: writes=through
 };

@@ -15,6 +15,7 @@ namespace {
 constexpr std::chrono::milliseconds kLongestLinger{10000};
 constexpr std::chrono::milliseconds kFirstPause{1000}, kLongestPause{60000};
 constexpr unsigned kMostDoublings = 6;
+constexpr std::chrono::milliseconds kBetweenWaits{500};
 constexpr std::size_t kMostLooks = 1024;  // entries, for one that may be begun
 std::chrono::milliseconds pause_after(unsigned failures) {
     return std::min(kLongestPause, kFirstPause * (1U << std::min(failures - 1, kMostDoublings)));
@@ -22,10 +23,11 @@ std::chrono::milliseconds pause_after(unsigned failures) {
 
 }  // namespace
 
-WriteBack::WriteBack(std::unique_ptr<Journal> journal, CarryOut carry_out, Settled settled)
+WriteBack::WriteBack(std::unique_ptr<Journal> journal, CarryOut carry_out, Settled settled, Waits waits)
     : journal_(std::move(journal)),
       carry_out_(std::move(carry_out)),
       settled_(std::move(settled)),
+      waits_(std::move(waits)),
       last_(journal_->last_found()) {}
 
 void WriteBack::begin_stop() {
@@ -314,6 +316,10 @@ bool WriteBack::may_begin(const Entry& entry) const {
 
 /// The first that is due and need not wait for others. `wake`: when to look again, if nothing happens before.
 WriteBack::EntryPtr WriteBack::next(Clock::time_point now, Clock::time_point& wake) {
+    if (waits_ && waits_()) {
+        wake = std::min(wake, now + kBetweenWaits);
+        return nullptr;
+    }
     std::size_t looks = 0;
     for (const auto& [sequence, entry] : entries_) {
         if (++looks > kMostLooks) break;

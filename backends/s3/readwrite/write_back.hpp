@@ -75,10 +75,12 @@ class WriteBack {
     };
     using CarryOut = std::function<Outcome(const Entry&)>;
     using Settled = std::function<void(const Entry&)>;
+    using Waits = std::function<bool()>;
 
     /// `carry_out` may block, and is called on as many threads as there is work for. `settled` hears of each that has been
     /// carried out when the journal has nothing of it any more, so that its bytes may change; it calls nothing of this.
-    WriteBack(std::unique_ptr<Journal> journal, CarryOut carry_out, Settled settled = {});
+    /// While `waits`, which is called under a lock, nothing is begun.
+    WriteBack(std::unique_ptr<Journal> journal, CarryOut carry_out, Settled settled = {}, Waits waits = {});
     ~WriteBack() { stop(); }
     WriteBack(const WriteBack&) = delete;
     WriteBack& operator=(const WriteBack&) = delete;
@@ -165,6 +167,7 @@ class WriteBack {
     const std::unique_ptr<Journal> journal_;
     const CarryOut carry_out_;
     const Settled settled_;
+    const Waits waits_;
     std::atomic<std::uint64_t> last_{0};
 
     Mutex changing_;  ///< held while a record is written anew; before mutex_

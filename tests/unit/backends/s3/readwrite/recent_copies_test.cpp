@@ -115,6 +115,48 @@ TEST(ListedNamesTest, AreBelievedForATimeAndUntilSomethingIsDropped) {
     EXPECT_EQ(known.shown(7, "key", now), std::nullopt);
 }
 
+TEST(ListedNamesTest, AreRememberedForWhoCanAskNobody) {
+    using Shown = ListedNames::Shown;
+    KnownNames known(0ms);
+    known.put_listing(7, {{{"key", Shown::key}}, KnownNames::Clock::now(), known.drops()});
+    Facts made;
+    made.kind = Facts::Kind::directory;
+    known.put(7, "made", made);
+    known.put(7, "key", Facts());
+    EXPECT_EQ(known.shown(7, "none"), std::nullopt);
+    EXPECT_EQ(known.shown_last(7, "none"), Shown::absent);
+    EXPECT_FALSE(known.get(place_of(7, "made")));
+    EXPECT_TRUE(known.last(place_of(7, "made"))->is_there());
+    EXPECT_FALSE(known.last(place_of(7, "key"))->is_there());
+    EXPECT_EQ(known.last(place_of(7, "none")), std::nullopt);
+    const auto names = known.names_last(7);
+    ASSERT_TRUE(names);
+    EXPECT_EQ(*names, (std::unordered_map<std::string, Shown>{{"made", Shown::prefix}}));
+    EXPECT_FALSE(known.names_last(8));
+}
+
+TEST(ListedNamesTest, NamesThatWereForgottenAreNotTakenForAbsent) {
+    KnownNames known(1h);
+    const auto now = KnownNames::Clock::now();
+    known.put_listing(7, {{}, now - 1s, known.drops()});
+    known.put_listing(8, {{}, now + 1h, known.drops()});
+    Facts there;
+    there.kind = Facts::Kind::file;
+    known.put(place_of(7, "first"), there, now);
+    for (Place place = 1; place <= KnownNames::kMost; ++place) known.put(place, there, now);
+    EXPECT_FALSE(known.last(place_of(7, "first")));
+    EXPECT_EQ(known.shown_last(7, "first"), std::nullopt);
+    EXPECT_EQ(known.shown_last(8, "first"), ListedNames::Shown::absent);
+}
+
+TEST(ListedNamesTest, TooManyAreNone) {
+    KnownNames known(1h);
+    known.put_listing(7, {{}, KnownNames::Clock::now(), known.drops(), false});
+    EXPECT_TRUE(known.is_listed(7, 1min));
+    EXPECT_FALSE(known.is_listed(7, 1min, KnownNames::Clock::now() + 2min));
+    EXPECT_EQ(known.shown_last(7, "any"), std::nullopt);
+}
+
 TEST(ListedNamesTest, AFileThatIsJustBegunIsAskedForAndNotTakenForAbsent) {
     KnownNames known(1h);
     const auto now = KnownNames::Clock::now();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <random>
@@ -40,10 +41,11 @@ WriteBack::Entry removal(const std::string& path, std::uint64_t after) {
 
 class WriteBackTest : public testing::Test {
   protected:
-    void begin(WriteBack::CarryOut carry_out) {
+    void begin(WriteBack::CarryOut carry_out, WriteBack::Waits waits = {}) {
         auto journal = Journal::open(folder_.path().string(), "source");
         ASSERT_TRUE(journal);
-        back_ = std::make_unique<WriteBack>(std::move(*journal), std::move(carry_out));
+        back_ = std::make_unique<WriteBack>(std::move(*journal), std::move(carry_out), WriteBack::Settled(),
+                                            std::move(waits));
     }
     /// Notes what is begun and in which state of the bucket.
     WriteBack::CarryOut noting() {
@@ -65,6 +67,18 @@ class WriteBackTest : public testing::Test {
     std::vector<JournalRecord> begun_;
     std::unique_ptr<WriteBack> back_;
 };
+
+TEST_F(WriteBackTest, NothingIsBegunWhileTheBucketIsAway) {
+    std::atomic<bool> is_away{true};
+    begin(noting(), [&] { return is_away.load(); });
+    const auto made = *back_->add(entry("a", 0));
+    EXPECT_FALSE(back_->wait_for(back_->hurry(), WriteBack::Clock::now() + 2s));
+    EXPECT_TRUE(back_->hold(made)) << "it can still get another name";
+    back_->let_go(made);
+    is_away = false;
+    drain();
+    EXPECT_EQ(begun_.size(), 1U);
+}
 
 TEST_F(WriteBackTest, NothingIsBegunBeforeItsTime) {
     begin(noting());

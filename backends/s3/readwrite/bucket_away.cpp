@@ -1,0 +1,141 @@
+// A bucket that does not answer, with writes=back: what was known of it last, and directories that it hears of later. See
+// posix_bucket.hpp.
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "backends/s3/client/xml.hpp"
+#include "backends/s3/readwrite/posix_bucket.hpp"
+
+namespace tierfs::s3 {
+
+namespace {
+
+constexpr std::chrono::milliseconds kListedAgain{60'000};
+constexpr unsigned kNamesOfPage = 1000;
+
+}  // namespace
+
+/// Nothing: this mount has never known whether it is there, or not what it is like.
+std::optional<Facts> PosixBucket::known_last(const BucketNode& directory, const std::string& name) {
+    const auto place = place_of(directory.inode, name);
+    if (const auto node = find(numbers_.number(place))) {
+        const MutexLock lock(mutex_);
+        if (node->standing == BucketNode::Standing::named && node->facts.is_there()) return node->facts;
+    }
+    if (auto facts = known_.last(place)) return facts;
+    const auto shown = known_.shown_last(directory.inode, name);
+    if (!shown || *shown == ListedNames::Shown::key) return std::nullopt;
+    return *shown == ListedNames::Shown::prefix ? bare_directory() : Facts();
+}
+
+std::optional<std::map<std::string, unsigned char>> PosixBucket::names_last(std::uint64_t directory) {
+    if (!is_away()) return std::nullopt;
+    const auto names = known_.names_last(directory);
+    if (!names) return std::nullopt;
+    std::map<std::string, unsigned char> shown;
+    for (const auto& [name, what] : *names) {
+        if (is_component(name)) shown.emplace(name, what == ListedNames::Shown::prefix ? DT_DIR : DT_UNKNOWN);
+    }
+    return shown;
+}
+
+/// What is changed while nobody can be asked is what was there last: the upload is refused where that is so no more.
+Result<Facts> PosixBucket::head_to_change(const BucketNodePtr& node, const std::string& path) {
+    auto now = is_away() ? Result<Facts>(fail(ETIMEDOUT, "the bucket does not answer")) : head_of(node, path);
+    if (now || !is_away()) return now;
+    const MutexLock lock(mutex_);
+    const auto& last = node->facts;
+    const bool is_told = node->standing == BucketNode::Standing::named && last.kind == Facts::Kind::file &&
+                         is_strong_etag(last.version) && !last.has_tags && !last.archived;
+    return is_told ? Result<Facts>(last) : std::move(now);
+}
+
+/// Answers that do without the bucket never find out that it is back: so it is asked meanwhile.
+void PosixBucket::tick() {
+    look_at_mapped(false);
+    if (!is_away() || is_asking_.exchange(true)) return;
+    calls_.head("", [this](const Result<Facts>&) { is_asking_ = false; });
+}
+
+/// Where files are made the names are listed now and then, so that it is known what is not there.
+void PosixBucket::list_ahead(const BucketNodePtr& directory) {
+    if (!back_ || calls_.is_away() || known_.is_listed(directory->inode, kListedAgain)) return;
+    const auto path = path_of(*directory);
+    if (!path || is_listing_.exchange(true)) return;
+    auto listed = std::make_shared<ListedNames>();
+    listed->since = KnownNames::Clock::now();
+    listed->drops = known_.drops();
+    list_pages(directory->inode, marker_of(*path), "", listed);
+}
+
+void PosixBucket::list_pages(std::uint64_t directory, const std::string& marker, const std::string& token,
+                             const std::shared_ptr<ListedNames>& listed) {
+    calls_.list(marker, token, kNamesOfPage, true, [=, this](const Result<Listing>& page) {
+        if (page) listed->add(*page, calls_.key(marker));
+        listed->is_whole = listed->names.size() <= KnownNames::kMostListed;
+        const bool goes_on = page && listed->is_whole && !page->next_token.empty();
+        if (goes_on) return list_pages(directory, marker, page->next_token, listed);
+        if (!listed->is_whole) listed->names.clear();
+        if (page) known_.put_listing(directory, std::move(*listed));
+        is_listing_ = false;
+    });
+}
+
+/// It gets its object when the bucket answers again; what is made in it need not wait for that.
+Result<void> PosixBucket::make_directory_later(const BucketNodePtr& directory, const std::string& name,
+                                               const FileMetadata& metadata) {
+    const auto path = path_in(*directory, name);
+    if (!path) return fail(path.error());
+    if (auto place = wait_for_place(); !place) return place;
+    auto copy = make_copy();
+    if (!copy) return fail(std::move(copy.error()));
+    const auto draft =
+        std::make_shared<Draft>(calls_, totals_, std::move(*copy), FileMetadata(metadata), std::nullopt);
+    if (auto frozen = draft->freeze(); !frozen) return frozen;
+    const PathLocks::Held held(locks_, {{*path, false}});
+    if (const auto free = free_path(directory, name, Asked::lately); !free) return fail(free.error());
+    const auto node = directory_at(*path);
+    WriteBack::Entry entry;
+    entry.record.path = *path + "/";
+    entry.record.is_light = true;
+    entry.record.metadata = metadata;
+    entry.record.bytes = draft->copy()->name();
+    entry.draft = draft;
+    entry.node = node;
+    ListedNames none{{}, KnownNames::Clock::now(), known_.drops()};
+    auto added = back_->add(std::move(entry));
+    if (!added) return fail(std::move(added.error()));
+    add_directory(node, draft);
+    known_.put_listing(node->inode, std::move(none));
+    const MutexLock lock(mutex_);
+    node->pending = std::move(*added);  // the path is locked, so that nobody has found it brought there
+    return {};
+}
+
+void PosixBucket::add_directory(const BucketNodePtr& node, const std::shared_ptr<Draft>& draft) {
+    const MutexLock lock(mutex_);
+    node->draft = draft;
+    node->has_object = false;
+    fresh_[node->inode] = node;
+}
+
+void PosixBucket::recover_directory(Journal::Found found) {
+    const auto& path = found.record.path;
+    const auto node = directory_at(path.substr(0, path.size() - 1));
+    auto draft =
+        std::make_shared<Draft>(calls_, totals_, std::move(found.copy), found.record.metadata, std::uint64_t{0});
+    (void)draft->freeze();
+    add_directory(node, draft);
+    WriteBack::Entry entry;
+    entry.record = std::move(found.record);
+    entry.draft = std::move(draft);
+    entry.node = node;
+    auto pending = back_->add_found(std::move(entry));
+    const MutexLock lock(mutex_);
+    node->pending = std::move(pending);
+}
+
+}  // namespace tierfs::s3

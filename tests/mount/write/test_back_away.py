@@ -1,0 +1,177 @@
+"""writes=back while the bucket does not answer: who writes checkpoints goes on, and the bucket has all of it afterwards."""
+
+import errno
+import os
+import sys
+import time
+
+import pytest
+
+from harness import daemon, data, processes
+from test_back import MIB, flush, queue, synced
+from test_write_s3 import body, error_of, head, keys
+
+sys.path.insert(0, str(daemon.REPOSITORY / "tests/faults"))
+from proxy import Proxy  # noqa: E402  pylint: disable=wrong-import-position
+
+DEADLINE = 6  # seconds
+AWAY = 600 if os.environ.get("TIERFS_TEST_FULL", "") == "1" else 3  # at least
+
+
+class Line:
+    """The way to the bucket, which can be cut: connections are refused, or nothing is answered."""
+
+    def __init__(self, proxy, how):
+        self.proxy, self.how, self.rule = proxy, how, None
+
+    def cut(self):
+        if self.how == "refused":
+            self.proxy.refuse()
+            self.proxy.drop_connections()
+        else:
+            self.rule = self.proxy.add_rule({"faults": [{"do": "silent"}]})
+
+    def mend(self):
+        if self.how == "refused":
+            self.proxy.refuse(False)
+        else:
+            self.proxy.remove_rule(self.rule)
+            self.proxy.drop_connections()
+
+
+@pytest.fixture(params=["refused", "silent"])
+def line(request, rgw_bucket):
+    upstream = int(rgw_bucket.server.endpoint.rpartition(":")[2])
+    with Proxy(("127.0.0.1", upstream)) as proxy:
+        yield Line(proxy, request.param)
+
+
+@pytest.fixture
+def back(rgw_bucket, mount, folder, line):  # pylint: disable=redefined-outer-name
+    def start(**options):
+        named = {"rw": None, "metadata.ttl": "1s", "writes": "back", "journal.path": str(folder / "journal"),
+                 "origin.deadline": f"{DEADLINE}s", **options}
+        return mount(rgw_bucket.source(), {**rgw_bucket.options(named), "s3.endpoint": line.proxy.endpoint}, env=rgw_bucket.env)
+    return start
+
+
+def leave(m, line):  # pylint: disable=redefined-outer-name
+    """Until the mount has found it out, and believes nothing of before any more."""
+    line.cut()
+    (m.path / "begun").write_bytes(b"begun")
+    processes.wait_until(lambda: m.status()["origin"]["away_why"], what="the mount finds that the bucket is away")
+    time.sleep(6)  # absent names are believed for 5 s
+
+
+@pytest.mark.release
+def test_checkpoints_go_on(rgw_bucket, back, line):  # pylint: disable=redefined-outer-name
+    m = back()
+    (m.path / "run").mkdir()
+    synced(m.path / "run/latest", b"step 0")
+    (m.path / "run/config").write_bytes(b"config")
+    os.listdir(m.path), os.listdir(m.path / "run")
+    flush(m)
+    leave(m, line)
+    until, shards = time.monotonic() + AWAY, {}
+    step = 0
+    while time.monotonic() < until or step < 3:
+        began = time.monotonic()
+        step += 1
+        folder = m.path / f"run/step-{step}"
+        folder.mkdir(mode=0o750)
+        for rank in range(2):
+            name, content = f"step-{step}/shard-{rank}", data.content(f"{step} {rank}", MIB + rank)
+            synced(m.path / f"run/{name}.tmp", content)
+            os.rename(m.path / f"run/{name}.tmp", m.path / "run" / name)
+            shards[name] = content
+        synced(m.path / "run/latest", f"step {step}".encode())
+        assert sorted(os.listdir(folder)) == ["shard-0", "shard-1"]
+        assert {f"step-{step}", "latest", "config"} <= set(os.listdir(m.path / "run"))
+        assert os.stat(m.path / "run/config").st_size == 6 and os.stat(folder).st_mode & 0o7777 == 0o750
+        if step == 2:
+            (m.path / "run/step-1/shard-0").unlink()
+            del shards["step-1/shard-0"]
+            time.sleep(2)
+            os.rename(m.path / "run/step-1/shard-1", m.path / "run/step-1/late")
+            shards["step-1/late"] = shards.pop("step-1/shard-1")
+            began += 2
+        assert time.monotonic() - began < DEADLINE, "nobody waits for the bucket"
+    (m.path / "run/empty").mkdir()
+    assert error_of(os.mkdir, m.path / "run/empty") == errno.EEXIST
+    for name, content in shards.items():
+        data.expect_same((m.path / "run" / name).read_bytes(), content, name)
+    assert not [key for key in keys(rgw_bucket) if "step" in key]
+    line.mend()
+    flush(m)
+    assert queue(m)["conflicts"] == 0 and queue(m)["entries"] == 0
+    assert [key for key in keys(rgw_bucket) if not key.endswith("/")] == \
+        sorted(["begun", "run/config", "run/latest", *(f"run/{name}" for name in shards)])
+    for name, content in shards.items():
+        data.expect_same(body(rgw_bucket, f"run/{name}"), content, name)
+    assert body(rgw_bucket, "run/latest") == f"step {step}".encode()
+    assert int(head(rgw_bucket, "run/step-1/")["Metadata"]["mode"]) & 0o7777 == 0o750
+    assert sorted(os.listdir(m.path / "run/step-1")) == ["late"]
+    os.rmdir(m.path / "run/empty")
+    assert "run/empty/" not in keys(rgw_bucket)
+
+
+@pytest.mark.parametrize("line", ["refused"], indirect=True)
+def test_what_is_not_known_cannot_be_told(rgw_bucket, back, line):  # pylint: disable=redefined-outer-name
+    rgw_bucket.put("folder/file", b"content")
+    m = back()
+    assert os.listdir(m.path / "folder") == ["file"]
+    leave(m, line)
+    assert error_of(os.stat, m.path / "folder/file") == errno.ETIMEDOUT, "it was listed, and nobody knows its size"
+    assert error_of(os.stat, m.path / "folder/none") == errno.ENOENT
+    assert error_of(os.listdir, m.path / "other") == errno.ENOENT
+    assert error_of((m.path / "folder/file").read_bytes) == errno.ETIMEDOUT
+    line.mend()
+    processes.wait_until(lambda: not m.status()["origin"]["away_why"], what="the mount finds that it is back")
+    assert (m.path / "folder/file").read_bytes() == b"content"
+
+
+@pytest.mark.parametrize("line", ["refused"], indirect=True)
+def test_others_make_the_same_names(rgw_bucket, back, line):  # pylint: disable=redefined-outer-name
+    """Their objects stay, and what was written here is beside them; a directory may be of both."""
+    m = back()
+    (m.path / "run").mkdir()
+    synced(m.path / "run/replaced", b"old")
+    flush(m)
+    os.listdir(m.path / "run")
+    os.listdir(m.path)
+    leave(m, line)
+    rgw_bucket.put("run/new", b"theirs")
+    rgw_bucket.put("run/replaced", b"theirs")
+    rgw_bucket.put("run/made/", b"")
+    synced(m.path / "run/new", b"ours")
+    synced(m.path / "run/replaced", b"ours too")
+    (m.path / "run/made").mkdir()
+    synced(m.path / "run/made/file", b"inside")
+    line.mend()
+    flush(m)
+    assert queue(m)["conflicts"] == 2
+    assert body(rgw_bucket, "run/new") == body(rgw_bucket, "run/replaced") == b"theirs"
+    beside = {key.split(".conflict-")[0]: body(rgw_bucket, key) for key in keys(rgw_bucket) if ".conflict-" in key}
+    assert beside == {"run/new": b"ours", "run/replaced": b"ours too"}
+    assert body(rgw_bucket, "run/made/file") == b"inside"
+    assert (m.path / "run/new").read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("line", ["refused"], indirect=True)
+def test_a_daemon_that_dies_meanwhile(rgw_bucket, back, line):  # pylint: disable=redefined-outer-name
+    m = back()
+    os.listdir(m.path)
+    leave(m, line)
+    (m.path / "empty").mkdir(mode=0o700)
+    (m.path / "full/below").mkdir(parents=True)
+    synced(m.path / "full/below/file", b"content")
+    m.kill_hard()
+    line.mend()
+    rgw_bucket.server.control(fail_changes=1)
+    m = back()
+    assert sorted(os.listdir(m.path)) == ["begun", "empty", "full"]
+    assert os.stat(m.path / "empty").st_mode & 0o7777 == 0o700 and os.listdir(m.path / "full/below") == ["file"]
+    rgw_bucket.server.calm()
+    flush(m)
+    assert keys(rgw_bucket) == ["begun", "empty/", "full/", "full/below/", "full/below/file"]
+    assert queue(m)["conflicts"] == 0
