@@ -102,6 +102,8 @@ PosixQueue WriteBack::figures(Clock::time_point now) {
             std::max(figures.oldest_s, std::chrono::duration<double>(now - entry->since).count());
         if (figures.error.empty() && entry->failures != 0) figures.error = entry->error;
     }
+    const bool waits = figures.error.empty() && !entries_.empty() && waits_ && waits_();
+    if (waits) figures.error = "the bucket does not answer, and nothing is begun until it does";
     return figures;
 }
 

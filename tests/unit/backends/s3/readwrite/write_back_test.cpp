@@ -73,11 +73,13 @@ TEST_F(WriteBackTest, NothingIsBegunWhileTheBucketIsAway) {
     begin(noting(), [&] { return is_away.load(); });
     const auto made = *back_->add(entry("a", 0));
     EXPECT_FALSE(back_->wait_for(back_->hurry(), WriteBack::Clock::now() + 2s));
+    EXPECT_FALSE(back_->figures().error.empty());
     EXPECT_TRUE(back_->hold(made)) << "it can still get another name";
     back_->let_go(made);
     is_away = false;
     drain();
     EXPECT_EQ(begun_.size(), 1U);
+    EXPECT_TRUE(back_->figures().error.empty());
 }
 
 TEST_F(WriteBackTest, NothingIsBegunBeforeItsTime) {
