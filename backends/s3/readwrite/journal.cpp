@@ -116,6 +116,8 @@ Result<JournalRecord> parse_record(const std::string& text) {
     if ((kind != "put" && kind != "remove") || expected == kExpectations.end() || record.path.empty() ||
         record.sequence == 0 || record.first == 0 || record.first > record.sequence)
         return fail(EINVAL, "a value is none that is written");
+    if (record.is_of_directory() && (record.kind == JournalRecord::Kind::remove || record.path.size() == 1))
+        return fail(EINVAL, "no directory that is made");
     if (record.kind == JournalRecord::Kind::remove) return record;
     record.size = fields.number("size");
     record.bytes = fields.text("bytes");
@@ -129,7 +131,7 @@ Result<JournalRecord> parse_record(const std::string& text) {
         head.headers.emplace_back(std::move(name), std::move(value));
     }
     if (!fields.good() || !number_of(record.bytes, kBytes)) return fail(EINVAL, "bytes or metadata are none");
-    record.metadata = metadata_of_head(head, {}, false);
+    record.metadata = metadata_of_head(head, {}, record.is_of_directory());
     record.metadata.tags = tags;
     return record;
 }

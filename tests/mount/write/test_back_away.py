@@ -47,7 +47,7 @@ def line(request, rgw_bucket):
 
 
 @pytest.fixture
-def back(rgw_bucket, mount, folder, line):  # pylint: disable=redefined-outer-name
+def back(rgw_bucket, line, mount, folder):  # pylint: disable=redefined-outer-name
     def start(**options):
         named = {"rw": None, "metadata.ttl": "1s", "writes": "back", "journal.path": str(folder / "journal"),
                  "origin.deadline": f"{DEADLINE}s", **options}
@@ -119,7 +119,7 @@ def test_checkpoints_go_on(rgw_bucket, back, line):  # pylint: disable=redefined
 def test_what_is_not_known_cannot_be_told(rgw_bucket, back, line):  # pylint: disable=redefined-outer-name
     rgw_bucket.put("folder/file", b"content")
     m = back()
-    assert os.listdir(m.path / "folder") == ["file"]
+    assert os.listdir(m.path) == ["folder"] and os.listdir(m.path / "folder") == ["file"]
     leave(m, line)
     assert error_of(os.stat, m.path / "folder/file") == errno.ETIMEDOUT, "it was listed, and nobody knows its size"
     assert error_of(os.stat, m.path / "folder/none") == errno.ENOENT

@@ -209,6 +209,22 @@ TEST_F(JournalTest, IsOfOneMountAndOneSource) {
     EXPECT_NE((*other)->folder(), journal->folder());
 }
 
+TEST_F(JournalTest, ADirectoryIsFoundAgainAsOne) {
+    auto journal = open();
+    const auto copy = *journal->make();
+    auto record = put_record(1, "run/step-1/", *copy);
+    record.size = 0;
+    record.metadata.mode = S_IFDIR | 0750;
+    const auto found = parse_record(record_text(record));
+    ASSERT_TRUE(found) << found.error().message;
+    expect_equal(*found, record);
+    record.path = "/";
+    EXPECT_FALSE(parse_record(record_text(record)));
+    record.path = "run/";
+    record.kind = JournalRecord::Kind::remove;
+    EXPECT_FALSE(parse_record(record_text(record)));
+}
+
 TEST_F(JournalTest, NoTextIsTakenForARecordThatIsNone) {
     auto journal = open();
     JournalRecord record;
