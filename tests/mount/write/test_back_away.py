@@ -1,4 +1,5 @@
-"""writes=back while the bucket does not answer: who writes checkpoints goes on, and the bucket has all of it afterwards."""
+"""writes=back while the bucket does not answer, or takes nothing for want of credentials: who writes checkpoints goes on, and the
+bucket has all of it afterwards."""
 
 import errno
 import os
@@ -8,14 +9,16 @@ import time
 import pytest
 
 from harness import daemon, data, processes
+from harness.servers import ACCESS_KEY, SECRET_KEY
 from test_back import MIB, flush, queue, synced
 from test_write_s3 import body, error_of, head, keys
 
 sys.path.insert(0, str(daemon.REPOSITORY / "tests/faults"))
 from proxy import Proxy  # noqa: E402  pylint: disable=wrong-import-position
 
+FULL = os.environ.get("TIERFS_TEST_FULL", "") == "1"
 DEADLINE = 6  # seconds
-AWAY = 600 if os.environ.get("TIERFS_TEST_FULL", "") == "1" else 3  # at least
+AWAY = 600 if FULL else 3  # at least
 
 
 class Line:
@@ -55,12 +58,12 @@ def back(rgw_bucket, line, mount, folder):  # pylint: disable=redefined-outer-na
     return start
 
 
-def leave(m, line):  # pylint: disable=redefined-outer-name
-    """Until the mount has found it out, and believes nothing of before any more."""
+def leave(m, line, forgets=False):  # pylint: disable=redefined-outer-name
+    """Until the mount has found it out. `forgets`: until it would believe nothing of before."""
     line.cut()
     (m.path / "begun").write_bytes(b"begun")
     processes.wait_until(lambda: m.status()["origin"]["away_why"], what="the mount finds that the bucket is away")
-    time.sleep(6)  # absent names are believed for 5 s
+    time.sleep(6 if forgets else 0)  # absent names are believed for 5 s
 
 
 @pytest.mark.release
@@ -69,9 +72,10 @@ def test_checkpoints_go_on(rgw_bucket, back, line):  # pylint: disable=redefined
     (m.path / "run").mkdir()
     synced(m.path / "run/latest", b"step 0")
     (m.path / "run/config").write_bytes(b"config")
-    os.listdir(m.path), os.listdir(m.path / "run")
+    os.listdir(m.path)
+    os.listdir(m.path / "run")
     flush(m)
-    leave(m, line)
+    leave(m, line, forgets=True)
     until, shards = time.monotonic() + AWAY, {}
     step = 0
     while time.monotonic() < until or step < 3:
@@ -175,3 +179,36 @@ def test_a_daemon_that_dies_meanwhile(rgw_bucket, back, line):  # pylint: disabl
     flush(m)
     assert keys(rgw_bucket) == ["begun", "empty/", "full/", "full/below/", "full/below/file"]
     assert queue(m)["conflicts"] == 0
+
+
+def test_credentials_that_expire_while_uploads_wait(rgw_bucket, mount, folder):
+    """Nobody waits, status says why nothing gets there, and all of it does when there are new ones."""
+    lifetime = 6 + 2 * int(processes.SLOWNESS)
+    helper, there = folder / "credentials", folder / "there"
+    there.write_text("")
+    helper.write_text(f"#!/bin/sh\n[ -e {there} ] || exit 1\n" + """echo '{"Version": 1, "AccessKeyId": "%s",'""" % ACCESS_KEY +
+                      """' "SecretAccessKey": "%s", "Expiration": "'""" % SECRET_KEY +
+                      f"$(date -u -d '+{lifetime} sec' +%FT%TZ)" + """'"}'\n""")
+    helper.chmod(0o700)
+    profile = folder / "aws"
+    profile.write_text(f"[default]\ncredential_process = {helper}\n")
+    m = mount(rgw_bucket.source(), rgw_bucket.options({"rw": None, "writes": "back", "journal.path": str(folder / "journal"), "memory.limit": "128M"}),
+              env={"AWS_CONFIG_FILE": str(profile), "AWS_SHARED_CREDENTIALS_FILE": str(profile)})
+    rgw_bucket.server.control(fail_changes=1)
+    shards = {f"shard-{rank}": data.content(str(rank), (512 if FULL else 12) * MIB + rank) for rank in range(8)}
+    handles = {name: os.open(m.path / name, os.O_CREAT | os.O_WRONLY) for name in shards}
+    there.unlink()
+    time.sleep(lifetime + 1)
+    rgw_bucket.server.calm()
+    for name, handle in handles.items():
+        os.write(handle, shards[name])
+        os.fsync(handle)
+        os.close(handle)
+    processes.wait_until(lambda: "redential" in queue(m)["error"], timeout=60, what="status says why")
+    assert keys(rgw_bucket) == []
+    there.write_text("")
+    flush(m, timeout=300)
+    assert queue(m)["conflicts"] == 0 and queue(m)["error"] == ""
+    assert sorted(shards) == keys(rgw_bucket)
+    for name, content in shards.items():
+        data.expect_same(body(rgw_bucket, name), content, name)
