@@ -4,6 +4,7 @@
   mount SOURCE PATH ENDPOINT KEY        the same on a mount of a bucket; the clock stops when a HEAD at ENDPOINT shows KEY whole
   ranks SOURCE FOLDER                   RANKS processes, of which each writes its share into FOLDER: write, fsync, close, rename; the
                                         clock stops when the last one is done
+  epoch SOURCE FOLDER                   READERS processes read all files below FOLDER, shuffled, with the page cache dropped before
   multipart SOURCE ENDPOINT KEY         boto3's upload of a file in parallel parts, with its own settings; and the HEAD
 
 KEY is /BUCKET/NAME; ACCESS_KEY and SECRET_KEY stand in the environment. SOURCE is in memory before the clock starts.
@@ -12,6 +13,7 @@ KEY is /BUCKET/NAME; ACCESS_KEY and SECRET_KEY stand in the environment. SOURCE 
 import mmap
 import os
 import pathlib
+import random
 import sys
 import time
 import types
@@ -20,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from lib.s3 import object_size  # noqa: E402  pylint: disable=wrong-import-position
 
 BLOCK = 1 << 20
-RANKS = 8
+RANKS, READERS = 8, 4
 
 
 def in_memory(source):
@@ -56,6 +58,27 @@ def write_ranks(content, folder):
             sys.exit("a rank failed")
 
 
+def read_epoch(folder):
+    """In processes of their own, as the workers of a DataLoader are."""
+    files = sorted(path for path in pathlib.Path(folder).rglob("*") if path.is_file())
+    random.shuffle(files)
+    workers = []
+    for number in range(READERS):
+        pid = os.fork()
+        if pid == 0:
+            for path in files[number::READERS]:
+                path.read_bytes()
+            os._exit(0)  # pylint: disable=protected-access
+        workers.append(pid)
+    for pid in workers:
+        if os.waitpid(pid, 0)[1] != 0:
+            sys.exit("a worker failed")
+
+
+def drop_caches():
+    pathlib.Path("/proc/sys/vm/drop_caches").write_text("1", encoding="ascii")
+
+
 def server_at(endpoint):
     return types.SimpleNamespace(endpoint=endpoint, access_key=os.environ["ACCESS_KEY"],
                                  secret_key=os.environ["SECRET_KEY"])
@@ -87,6 +110,10 @@ def main(kind, source, *rest):
     elif kind == "ranks":
         begun = time.monotonic()
         write_ranks(content, rest[0])
+    elif kind == "epoch":
+        drop_caches()
+        begun = time.monotonic()
+        read_epoch(rest[0])
     elif kind == "mount":
         server = server_at(rest[1])
         begun = time.monotonic()
