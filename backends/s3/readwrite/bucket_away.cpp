@@ -125,8 +125,8 @@ void PosixBucket::add_directory(const BucketNodePtr& node, const std::shared_ptr
 void PosixBucket::recover_directory(Journal::Found found) {
     const auto& path = found.record.path;
     const auto node = directory_at(path.substr(0, path.size() - 1));
-    auto draft =
-        std::make_shared<Draft>(calls_, totals_, std::move(found.copy), found.record.metadata, std::uint64_t{0});
+    auto draft = std::make_shared<Draft>(calls_, totals_, std::move(found.copy), found.record.metadata,
+                                         std::uint64_t{0});
     (void)draft->freeze();
     add_directory(node, draft);
     WriteBack::Entry entry;

@@ -105,7 +105,7 @@ Result<void> PosixBucket::move_now(Move& move, unsigned flags, std::optional<std
 
 /// What is known of names, after the objects have moved.
 void PosixBucket::moved(const Move& move) {
-    if (move.replaced.is_there()) 
+    if (move.replaced.is_there())
         unlinked(move.replaced_node, *move.to_directory, move.to_name, move.replaced);
     const bool is_here = move.node && is_pending(*move.node);
     if (is_here) known_.forget(move.to_place);  // it is what is here, and listings stay right

@@ -30,7 +30,8 @@ struct JournalRecord {
     };
     std::uint64_t sequence = 0;  ///< from 1; in the order of acknowledgement
     Kind kind = Kind::put;
-    std::string path;  ///< relative to the root of the mount; of a directory that is to get its object, with '/'
+    std::string
+        path;  ///< relative to the root of the mount; of a directory that is to get its object, with '/'
     Expects expects = Expects::nothing;
     std::string version;      ///< where one is expected
     std::uint64_t after = 0;  ///< what this was made of may know of all up to this sequence

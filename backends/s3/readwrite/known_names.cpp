@@ -69,7 +69,8 @@ void KnownNames::put(std::uint64_t directory, const std::string& name, Facts fac
         auto& names = listing->listed.names;
         if (!facts.is_there()) names.erase(name);
         if (facts.is_there())
-            names[name] = facts.kind == Facts::Kind::directory ? ListedNames::Shown::prefix : ListedNames::Shown::key;
+            names[name] =
+                facts.kind == Facts::Kind::directory ? ListedNames::Shown::prefix : ListedNames::Shown::key;
         listing->listed.is_whole = names.size() <= kMostListed;
         if (!listing->listed.is_whole) names.clear();
     }

@@ -212,7 +212,8 @@ class PosixBucket final : public PosixOrigin {
     Result<Facts> head_to_change(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
     Result<void> make_directory_later(const BucketNodePtr& directory, const std::string& name,
                                       const FileMetadata& metadata) TIERFS_EXCLUDES(mutex_);
-    void add_directory(const BucketNodePtr& node, const std::shared_ptr<Draft>& draft) TIERFS_EXCLUDES(mutex_);
+    void add_directory(const BucketNodePtr& node, const std::shared_ptr<Draft>& draft)
+        TIERFS_EXCLUDES(mutex_);
     WriteBack::Outcome bring_directory(const WriteBack::Entry& entry) TIERFS_EXCLUDES(mutex_);
     void recover_directory(Journal::Found found) TIERFS_EXCLUDES(mutex_);
     void list_ahead(const BucketNodePtr& directory) TIERFS_EXCLUDES(mutex_);
