@@ -60,7 +60,10 @@ class Client {
     /// False: anonymous.
     [[nodiscard]] bool signs() const { return provider_ != nullptr; }
     [[nodiscard]] OriginStats stats() const;
-    [[nodiscard]] bool is_away() const { return reachability_.is_away(); }
+    /// Whether the server is known not to have answered for so long.
+    [[nodiscard]] bool is_away(std::chrono::duration<double> least = {}) const {
+        return reachability_.is_away() && reachability_.state().away >= least;
+    }
     [[nodiscard]] std::string region() TIERFS_EXCLUDES(mutex_);
     /// Grows whenever good replies come with other credentials than before.
     [[nodiscard]] std::uint64_t credential_changes() TIERFS_EXCLUDES(mutex_);

@@ -32,6 +32,13 @@ bool is_md5(const std::string& version) {
     return version.size() == kQuotedDigits && is_strong_etag(version);
 }
 
+Result<void> change_draft(Draft& draft, const std::function<Result<void>(FileMetadata&)>& change) {
+    auto metadata = draft.metadata();
+    if (auto done = change(metadata); !done) return done;
+    draft.set_metadata(std::move(metadata));
+    return {};
+}
+
 }  // namespace
 
 Result<void> PosixBucket::change(const PosixNode& held, const Change& change) {
@@ -47,9 +54,22 @@ Result<void> PosixBucket::change(const PosixNode& held, const Change& change) {
 Result<void> PosixBucket::change_directory(const BucketNodePtr& node, const Change& change) {
     const auto path = path_of(*node);
     if (!path) return fail(path.error());
-    const PathLocks::Held held(locks_, {{*path, false}});
-    if (path->empty() && !calls_.has_prefix()) return change_root(change);
-    const auto marker = marker_of(*path);
+    for (;;) {
+        {
+            const PathLocks::Held held(locks_, {{*path, false}, change_of(*node)});
+            if (path->empty() && !calls_.has_prefix()) return change_root(change);
+            const auto draft = draft_of(*node);
+            if (!draft) return change_marker(node, marker_of(*path), change);
+            // The bucket does not have it yet.
+            auto done = amend(node, *draft, [&](Draft& its) { return change_draft(its, change); });
+            if (done || done.error().code != EINPROGRESS) return done;
+        }
+        if (auto waited = wait_for_node(node); !waited) return waited;
+    }
+}
+
+Result<void> PosixBucket::change_marker(const BucketNodePtr& node, const std::string& marker,
+                                        const Change& change) {
     constexpr unsigned kAttempts = 3;
     for (unsigned attempt = 1;; ++attempt) {
         auto now = calls_.head(marker);
@@ -94,12 +114,7 @@ Result<void> PosixBucket::change_file(const BucketNodePtr& node, const Change& c
 
 /// EINPROGRESS: see amend().
 Result<void> PosixBucket::change_file_now(const BucketNodePtr& node, const Change& change) {
-    const auto in_draft = [&](Draft& draft) -> Result<void> {
-        auto metadata = draft.metadata();
-        if (auto done = change(metadata); !done) return done;
-        draft.set_metadata(std::move(metadata));
-        return {};
-    };
+    const auto in_draft = [&](Draft& draft) { return change_draft(draft, change); };
     const auto path = path_of(*node);
     if (!path) {
         const MutexLock lock(mutex_);

@@ -14,21 +14,21 @@ namespace tierfs::s3 {
 namespace {
 
 constexpr std::chrono::milliseconds kListedAgain{60'000};
-constexpr unsigned kNamesOfPage = 1000;
+constexpr unsigned kNamesOfPage = 1000, kMostPages = 16;
+constexpr std::size_t kMostListed = 1024;
 
 }  // namespace
 
 /// Nothing: this mount has never known whether it is there, or not what it is like.
 std::optional<Facts> PosixBucket::known_last(const BucketNode& directory, const std::string& name) {
     const auto place = place_of(directory.inode, name);
-    if (const auto node = find(numbers_.number(place))) {
+    if (auto facts = known_.last(place)) return facts;
+    if (const auto node = find(numbers_.number(place)); node && !S_ISDIR(node->type)) {
         const MutexLock lock(mutex_);
         if (node->standing == BucketNode::Standing::named && node->facts.is_there()) return node->facts;
     }
-    if (auto facts = known_.last(place)) return facts;
-    const auto shown = known_.shown_last(directory.inode, name);
-    if (!shown || *shown == ListedNames::Shown::key) return std::nullopt;
-    return *shown == ListedNames::Shown::prefix ? bare_directory() : Facts();
+    const bool is_absent = known_.shown_last(directory.inode, name) == ListedNames::Shown::absent;
+    return is_absent ? std::optional(Facts()) : std::nullopt;
 }
 
 std::optional<std::map<std::string, unsigned char>> PosixBucket::names_last(std::uint64_t directory) {
@@ -42,29 +42,41 @@ std::optional<std::map<std::string, unsigned char>> PosixBucket::names_last(std:
     return shown;
 }
 
-/// What is changed while nobody can be asked is what was there last: the upload is refused where that is so no more.
-Result<Facts> PosixBucket::head_to_change(const BucketNodePtr& node, const std::string& path) {
+/// What is replaced while nobody can be asked is what was there last: the upload is refused where that is so no more. What
+/// needs bytes of it is refused now, and not when it is closed.
+Result<Facts> PosixBucket::head_to_change(const BucketNodePtr& node, const std::string& path,
+                                          bool is_replaced) {
     auto now = is_away() ? Result<Facts>(fail(ETIMEDOUT, "the bucket does not answer")) : head_of(node, path);
-    if (now || !is_away()) return now;
+    if (now || !is_for_being_away(now.error())) return now;
     const MutexLock lock(mutex_);
     const auto& last = node->facts;
     const bool is_told = node->standing == BucketNode::Standing::named && last.kind == Facts::Kind::file &&
-                         is_strong_etag(last.version) && !last.has_tags && !last.archived;
+                         is_strong_etag(last.version) && !last.has_tags && !last.archived &&
+                         (is_replaced || last.size == 0);
     return is_told ? Result<Facts>(last) : std::move(now);
 }
 
 /// Answers that do without the bucket never find out that it is back: so it is asked meanwhile.
 void PosixBucket::tick() {
     look_at_mapped(false);
-    if (!is_away() || is_asking_.exchange(true)) return;
+    if (!back_ || !calls_.is_away() || is_asking_.exchange(true)) return;
     calls_.head("", [this](const Result<Facts>&) { is_asking_ = false; });
 }
 
 /// Where files are made the names are listed now and then, so that it is known what is not there.
 void PosixBucket::list_ahead(const BucketNodePtr& directory) {
-    if (!back_ || calls_.is_away() || known_.is_listed(directory->inode, kListedAgain)) return;
+    if (!back_ || calls_.is_away()) return;
     const auto path = path_of(*directory);
-    if (!path || is_listing_.exchange(true)) return;
+    if (!path || is_listing_) return;
+    {
+        const auto now = KnownNames::Clock::now();
+        const MutexLock lock(mutex_);
+        if (listed_.size() >= kMostListed) listed_.clear();
+        auto& last = listed_[directory->inode];  // whatever came of it
+        const bool is_due = last == KnownNames::Clock::time_point() || now - last >= kListedAgain;
+        if (!is_due || is_listing_.exchange(true)) return;
+        last = now;
+    }
     auto listed = std::make_shared<ListedNames>();
     listed->since = KnownNames::Clock::now();
     listed->drops = known_.drops();
@@ -72,12 +84,14 @@ void PosixBucket::list_ahead(const BucketNodePtr& directory) {
 }
 
 void PosixBucket::list_pages(std::uint64_t directory, const std::string& marker, const std::string& token,
-                             const std::shared_ptr<ListedNames>& listed) {
+                             const std::shared_ptr<ListedNames>& listed, unsigned pages) {
     calls_.list(marker, token, kNamesOfPage, true, [=, this](const Result<Listing>& page) {
         if (page) listed->add(*page, calls_.key(marker));
         listed->is_whole = listed->names.size() <= KnownNames::kMostListed;
         const bool goes_on = page && listed->is_whole && !page->next_token.empty();
-        if (goes_on) return list_pages(directory, marker, page->next_token, listed);
+        if (goes_on && pages < kMostPages)
+            return list_pages(directory, marker, page->next_token, listed, pages + 1);
+        listed->is_whole = listed->is_whole && !goes_on;
         if (!listed->is_whole) listed->names.clear();
         if (page) known_.put_listing(directory, std::move(*listed));
         is_listing_ = false;
@@ -100,6 +114,8 @@ Result<void> PosixBucket::make_directory_later(const BucketNodePtr& directory, c
     const auto node = directory_at(*path);
     WriteBack::Entry entry;
     entry.record.path = *path + "/";
+    // What is still to go there goes before.
+    if (back_->at(*path)) entry.record.after = back_->last();
     entry.record.is_light = true;
     entry.record.metadata = metadata;
     entry.record.bytes = draft->copy()->name();
@@ -109,6 +125,7 @@ Result<void> PosixBucket::make_directory_later(const BucketNodePtr& directory, c
     auto added = back_->add(std::move(entry));
     if (!added) return fail(std::move(added.error()));
     add_directory(node, draft);
+    know(*node, facts_of_draft(*draft, {}, true));
     known_.put_listing(node->inode, std::move(none));
     const MutexLock lock(mutex_);
     node->pending = std::move(*added);  // the path is locked, so that nobody has found it brought there

@@ -365,14 +365,20 @@ WriteBack::Outcome PosixBucket::bring_file(const WriteBack::Entry& entry) {
 
 /// One that another host has made meanwhile is as good.
 WriteBack::Outcome PosixBucket::bring_directory(const WriteBack::Entry& entry) {
+    const auto& node = entry.node;
+    const auto place = this->place(*node);
+    const auto asked_at = known_.moment(place);
     auto facts = put_as_expected(entry);
     if (!facts && is_refusal(facts.error())) facts = calls_.head(entry.record.path);
-    if (!facts) return again(facts.error());
-    const auto& node = entry.node;
+    if (!facts) {
+        auto outcome = again(facts.error());
+        outcome.is_untouched = facts.error().code == ECANCELED;
+        return outcome;
+    }
     const PathLocks::Held held(locks_, {{entry.record.path.substr(0, entry.record.path.size() - 1), false}});
     facts->kind = Facts::Kind::directory;
     facts->has_marker = true;
-    know(*node, std::move(*facts));
+    known_.put_answer(place, std::move(*facts), asked_at);
     std::shared_ptr<Draft> given_up;  // after the lock
     const MutexLock lock(mutex_);
     node->has_object = true;

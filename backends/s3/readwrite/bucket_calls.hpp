@@ -78,8 +78,10 @@ class BucketCalls {
 
     [[nodiscard]] const Ownership& ownership() const { return ownership_; }
     [[nodiscard]] std::chrono::milliseconds deadline() const { return deadline_; }
-    /// Whether the server is known not to answer.
-    [[nodiscard]] bool is_away() const { return client_.is_away(); }
+    /// Whether the server is known not to have answered for so long.
+    [[nodiscard]] bool is_away(std::chrono::duration<double> least = {}) const {
+        return client_.is_away(least);
+    }
     [[nodiscard]] std::string key(const std::string& path) const { return target_.prefix + path; }
     [[nodiscard]] bool has_prefix() const { return !target_.prefix.empty(); }
     [[nodiscard]] DigestKind digest_kind() const {

@@ -175,12 +175,13 @@ bool BucketDirectory::show_last() {
     if (is_begun_) return false;
     auto names = bucket_.names_last(node_->inode);
     if (!names) return false;
-    names->merge(own_);
+    // What is new is there whatever was removed under its name before.
+    for (auto& [name, type] : *names) {
+        if (!is_removed(name)) own_.emplace(name, type);
+    }
+    for (const auto& [name, type] : own_) add(name, type);
     own_.clear();
     forget_listed();
-    for (const auto& [name, type] : *names) {
-        if (!is_removed(name)) add(name, type);
-    }
     is_begun_ = is_over_ = true;
     return true;
 }

@@ -76,7 +76,10 @@ Result<Facts> PosixBucket::root_facts() {
         if (last) return std::move(*last);
         auto marker = calls_.head("");
         if (marker) facts = std::move(*marker);
-        if (!marker && marker.error().code != ENOENT) return marker;
+        const bool is_told = marker || marker.error().code == ENOENT;
+        if (!is_told && is_for_being_away(marker.error()))
+            return known_.last(InodeNumbers::kRoot).value_or(facts);
+        if (!is_told) return marker;
     }
     known_.put_answer(InodeNumbers::kRoot, facts, asked_at);
     return facts;
@@ -110,7 +113,8 @@ Result<Facts> PosixBucket::facts_at(const BucketNode& directory, const std::stri
     if (!facts && has_key && facts.error().code == ENOENT)
         facts = ask(*path, was_directory);  // it has changed since
     if (facts) known_.put_answer(place, *facts, asked_at);
-    if (auto last = !facts && is_away() ? known_last(directory, name) : std::nullopt) return std::move(*last);
+    if (facts || !is_for_being_away(facts.error())) return facts;
+    if (auto last = known_last(directory, name)) return std::move(*last);
     return facts;
 }
 

@@ -157,7 +157,7 @@ Result<bool> PosixBucket::name_nameless(const BucketNodePtr& node, const BucketN
     PutOptions condition;
     condition.only_if_absent = true;
     auto made = draft->publish(to, condition);
-    known_.drop(place);
+    drop_known(place);
     if (made) {
         put_own(node, *made);
         return true;
@@ -178,6 +178,7 @@ Result<Draft::Base> PosixBucket::make_object(const BucketNodePtr& directory, con
                                              const FileMetadata& metadata) {
     auto path = free_path(directory, name, Asked::just_now);
     if (!path) return fail(path.error());
+    if (is_away()) return fail(ETIMEDOUT, "the bucket does not answer");
     if (auto waited = wait_for_path(*path); !waited) return fail(std::move(waited.error()));
     const PathLocks::Held held(locks_, {{*path, false}});
     PutOptions condition;
@@ -191,7 +192,7 @@ Result<Draft::Base> PosixBucket::make_object(const BucketNodePtr& directory, con
         if (there && there->is_there() && !there->may_be_begun()) {
             known_.put(place, std::move(*there));
         } else {
-            known_.drop(place);
+            drop_known(place);
         }
         return fail(std::move(version.error()));
     }
@@ -215,7 +216,8 @@ Result<void> PosixBucket::make_directory(const PosixNode& directory, const std::
         auto made = make_object(parent, name, "/", "", *metadata);
         if (made && back_)
             known_.put_listing(numbers_.number(place_of(parent->inode, name)), std::move(none));
-        if (made || !is_away()) return made.map([](const auto&) {});
+        if (made) list_ahead(parent);
+        if (made || !is_for_being_away(made.error())) return made.map([](const auto&) {});
     }
     return make_directory_later(parent, name, *metadata);
 }
@@ -282,7 +284,7 @@ Result<void> PosixBucket::copy_to_new(const BucketNodePtr& node, const std::stri
     PutOptions condition;
     condition.only_if_absent = true;
     auto made = draft.publish(to, condition);
-    known_.drop(place);
+    drop_known(place);
     if (!made) return fail(made.error().within(to));
     known_.put(place, std::move(*made));
     return {};

@@ -123,7 +123,7 @@ PosixFilePtr make_bucket_file(PosixBucket& bucket, BucketNodePtr node, int acces
 }
 
 /// The node's draft, a new one if it has none; the path must be locked.
-Result<std::shared_ptr<Draft>> PosixBucket::make_draft(const BucketNodePtr& node) {
+Result<std::shared_ptr<Draft>> PosixBucket::make_draft(const BucketNodePtr& node, bool is_replaced) {
     auto draft = draft_of(*node);
     {
         const MutexLock lock(mutex_);
@@ -131,7 +131,7 @@ Result<std::shared_ptr<Draft>> PosixBucket::make_draft(const BucketNodePtr& node
     }
     const auto path = path_of(*node);
     if (!path) return fail(path.error());
-    auto now = head_to_change(node, *path);  // what is changed must be what is there
+    auto now = head_to_change(node, *path, is_replaced);  // what is changed must be what is there
     if (!now) return fail(std::move(now.error()));
     if (draft) {
         draft->renew_metadata(std::move(now->metadata));
@@ -175,7 +175,7 @@ Result<PosixFilePtr> PosixBucket::open(const PosixNode& held_node, int flags) {
     std::shared_ptr<Draft> draft;
     {
         const PathLocks::Held held(locks_, {{*path, false}});
-        auto made = make_draft(node);
+        auto made = make_draft(node, (flags & O_TRUNC) != 0);
         if (!made) return fail(std::move(made.error()));
         draft = std::move(*made);
         const MutexLock lock(mutex_);

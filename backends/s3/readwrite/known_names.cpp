@@ -19,7 +19,8 @@ bool Facts::may_be_begun() const {
 std::optional<Facts> KnownNames::get(Place place, Clock::time_point now) {
     const MutexLock lock(mutex_);
     const auto found = by_place_.find(place);
-    if (found == by_place_.end() || found->second->until <= now) return std::nullopt;
+    if (found == by_place_.end() || found->second->until <= now || found->second->is_doubtful)
+        return std::nullopt;
     entries_.splice(entries_.begin(), entries_, found->second);
     return found->second->facts;
 }
@@ -28,7 +29,8 @@ std::optional<Facts> KnownNames::get_younger(Place place, std::chrono::milliseco
                                              Clock::time_point now) {
     const MutexLock lock(mutex_);
     const auto found = by_place_.find(place);
-    if (found == by_place_.end() || found->second->since + age < now) return std::nullopt;
+    if (found == by_place_.end() || found->second->since + age < now || found->second->is_doubtful)
+        return std::nullopt;
     return found->second->facts;
 }
 
@@ -65,18 +67,25 @@ void KnownNames::put(Place place, Facts facts, Clock::time_point now) {
 
 void KnownNames::put(std::uint64_t directory, const std::string& name, Facts facts) {
     const MutexLock lock(mutex_);
-    if (auto* const listing = listing_of(directory)) {
-        auto& names = listing->listed.names;
-        if (!facts.is_there()) names.erase(name);
-        if (facts.is_there())
-            names[name] =
-                facts.kind == Facts::Kind::directory ? ListedNames::Shown::prefix : ListedNames::Shown::key;
-        listing->listed.is_whole = names.size() <= kMostListed;
-        if (!listing->listed.is_whole) names.clear();
+    std::optional<ListedNames::Shown> shown;
+    if (facts.is_there())
+        shown = facts.kind == Facts::Kind::directory ? ListedNames::Shown::prefix : ListedNames::Shown::key;
+    own_.push_back({directory, name, shown, Clock::now()});
+    if (auto* const listing = listing_of(directory)) note(listing->listed, own_.back());
+    if (own_.size() > kMostOwn) {
+        own_since_ = own_.front().at;
+        own_.pop_front();
     }
     const auto place = place_of(directory, name);
     ++changes_of(place);
     put_locked(place, std::move(facts), Clock::now(), true);
+}
+
+void KnownNames::note(ListedNames& listed, const Own& own) {
+    if (own.shown) listed.names[own.name] = *own.shown;
+    if (!own.shown) listed.names.erase(own.name);
+    listed.is_whole = listed.is_whole && listed.names.size() <= kMostListed;
+    if (!listed.is_whole) listed.names.clear();
 }
 
 KnownNames::Moment KnownNames::moment(Place place) {
@@ -88,7 +97,11 @@ void KnownNames::put_answer(Place place, Facts facts, const Moment& asked) {
     const MutexLock lock(mutex_);
     const auto found = by_place_.find(place);
     if (found != by_place_.end() && found->second->since > asked.at) return;
-    if (changes_of(place) != asked.changes) return forget_locked(place);
+    if (changes_of(place) != asked.changes) {
+        ++changes_of(place);
+        if (found != by_place_.end()) found->second->is_doubtful = true;
+        return;
+    }
     put_locked(place, std::move(facts), asked.at, false);
 }
 
@@ -128,7 +141,10 @@ std::uint64_t KnownNames::drops() {
 
 void KnownNames::put_listing(std::uint64_t directory, ListedNames listed) {
     const MutexLock lock(mutex_);
-    if (listed.drops != drops_) return;
+    if (listed.drops != drops_ || listed.since <= own_since_) return;
+    for (const auto& own : own_) {
+        if (own.directory == directory && own.at >= listed.since) note(listed, own);
+    }
     listings_.remove_if([&](const Listing& listing) { return listing.directory == directory; });
     std::uint64_t bytes = 0;
     for (const auto& [name, shown] : listed.names) bytes += ListedNames::memory_of(name);
@@ -158,13 +174,6 @@ std::uint64_t ListedNames::add(const Listing& page, const std::string& prefix) {
             add_name(below.substr(prefix.size(), below.size() - prefix.size() - 1), Shown::prefix);
     }
     return bytes;
-}
-
-bool KnownNames::is_listed(std::uint64_t directory, std::chrono::milliseconds age, Clock::time_point now) {
-    const MutexLock lock(mutex_);
-    return std::any_of(listings_.begin(), listings_.end(), [&](const Listing& listing) {
-        return listing.directory == directory && listing.listed.since + age >= now;
-    });
 }
 
 KnownNames::Listing* KnownNames::listing_of(std::uint64_t directory) {

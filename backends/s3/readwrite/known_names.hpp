@@ -3,6 +3,7 @@
 
 #include <array>
 #include <chrono>
+#include <deque>
 #include <list>
 #include <optional>
 #include <string>
@@ -91,9 +92,6 @@ class KnownNames {
     static constexpr std::uint64_t kMostBytesListed = 4 << 20;
     [[nodiscard]] std::uint64_t drops() TIERFS_EXCLUDES(mutex_);
     void put_listing(std::uint64_t directory, ListedNames listed) TIERFS_EXCLUDES(mutex_);
-    /// Whether a listing of no more than that age is kept, or it is known to have too many names.
-    [[nodiscard]] bool is_listed(std::uint64_t directory, std::chrono::milliseconds age,
-                                 Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
     /// Nothing: not known, or something was put since the listing was begun.
     std::optional<ListedNames::Shown> shown(std::uint64_t directory, const std::string& name,
                                             Clock::time_point now = Clock::now()) TIERFS_EXCLUDES(mutex_);
@@ -114,7 +112,16 @@ class KnownNames {
         Place place;
         Facts facts;
         Clock::time_point since, until;
+        bool is_doubtful = false;  ///< an answer that may be later has not been put: for last() alone
     };
+    /// What this mount has put, for listings that were asked for before and come after.
+    struct Own {
+        std::uint64_t directory;
+        std::string name;
+        std::optional<ListedNames::Shown> shown;  ///< nothing: it is gone
+        Clock::time_point at;
+    };
+    static constexpr std::size_t kMostOwn = 1024;
     struct Listing {
         std::uint64_t directory = 0;
         ListedNames listed;
@@ -126,6 +133,7 @@ class KnownNames {
         ListedNames::Shown shown;
         Clock::time_point since;
     };
+    static void note(ListedNames& listed, const Own& own);
     /// Null: no listing showed them all.
     Listing* listing_of(std::uint64_t directory) TIERFS_REQUIRES(mutex_);
     std::optional<Showing> showing(std::uint64_t directory, const std::string& name) TIERFS_REQUIRES(mutex_);
@@ -141,6 +149,9 @@ class KnownNames {
     std::array<std::uint64_t, kShares> changes_ TIERFS_GUARDED_BY(mutex_){};
     std::list<Listing> listings_ TIERFS_GUARDED_BY(mutex_);  ///< the one used last first
     std::uint64_t drops_ TIERFS_GUARDED_BY(mutex_) = 0;
+    std::deque<Own> own_ TIERFS_GUARDED_BY(mutex_);  ///< the latest last
+    Clock::time_point own_since_ TIERFS_GUARDED_BY(mutex_) =
+        Clock::time_point::min();  ///< own_ has all that came after
 };
 
 }  // namespace tierfs::s3

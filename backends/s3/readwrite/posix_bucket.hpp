@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <map>
 #include <memory>
 #include <string>
@@ -205,11 +206,21 @@ class PosixBucket final : public PosixOrigin {
     Result<Facts> root_facts();
 
     // bucket_away.cpp, of a write-back mount
-    /// Whether the bucket does not answer, and what was known last is to do.
-    [[nodiscard]] bool is_away() const { return back_ && calls_.is_away(); }
+    /// Whether the bucket has not answered for long enough, and what was known last is to do. One connection that breaks
+    /// says nothing of that.
+    [[nodiscard]] bool is_away() const { return back_ && calls_.is_away(Reachability::kDoubt); }
+    [[nodiscard]] bool is_for_being_away(const Error& error) const {
+        return (error.code == ETIMEDOUT || error.code == EHOSTUNREACH) && is_away();
+    }
+    /// Unless what is known is all there is.
+    void drop_known(Place place) {
+        if (!is_away()) known_.drop(place);
+    }
     std::optional<Facts> known_last(const BucketNode& directory, const std::string& name)
         TIERFS_EXCLUDES(mutex_);
-    Result<Facts> head_to_change(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
+    /// `is_replaced`: none of its bytes is needed.
+    Result<Facts> head_to_change(const BucketNodePtr& node, const std::string& path, bool is_replaced)
+        TIERFS_EXCLUDES(mutex_);
     Result<void> make_directory_later(const BucketNodePtr& directory, const std::string& name,
                                       const FileMetadata& metadata) TIERFS_EXCLUDES(mutex_);
     void add_directory(const BucketNodePtr& node, const std::shared_ptr<Draft>& draft)
@@ -218,7 +229,7 @@ class PosixBucket final : public PosixOrigin {
     void recover_directory(Journal::Found found) TIERFS_EXCLUDES(mutex_);
     void list_ahead(const BucketNodePtr& directory) TIERFS_EXCLUDES(mutex_);
     void list_pages(std::uint64_t directory, const std::string& marker, const std::string& token,
-                    const std::shared_ptr<ListedNames>& listed);
+                    const std::shared_ptr<ListedNames>& listed, unsigned pages = 1);
 
     // posix_bucket.cpp
     Result<std::string> path_in(const BucketNode& directory, const std::string& name) TIERFS_EXCLUDES(mutex_);
@@ -296,7 +307,9 @@ class PosixBucket final : public PosixOrigin {
     void moved(const Move& move) TIERFS_EXCLUDES(mutex_);
 
     // bucket_open.cpp
-    Result<std::shared_ptr<Draft>> make_draft(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
+    /// `is_replaced`: none of its bytes is needed.
+    Result<std::shared_ptr<Draft>> make_draft(const BucketNodePtr& node, bool is_replaced = false)
+        TIERFS_EXCLUDES(mutex_);
     Result<void> publish_nameless(const BucketNodePtr& node) TIERFS_EXCLUDES(mutex_);
     Result<void> publish_locked(const BucketNodePtr& node, const std::string& path) TIERFS_EXCLUDES(mutex_);
     void keep_recent(const BucketNodePtr& node, Draft& draft) TIERFS_EXCLUDES(mutex_);
@@ -359,6 +372,7 @@ class PosixBucket final : public PosixOrigin {
     Result<void> change(const PosixNode& node, const Change& change);
     Result<void> change_root(const Change& change) TIERFS_EXCLUDES(mutex_);
     Result<void> change_directory(const BucketNodePtr& node, const Change& change);
+    Result<void> change_marker(const BucketNodePtr& node, const std::string& marker, const Change& change);
     Result<void> change_file(const BucketNodePtr& node, const Change& change) TIERFS_EXCLUDES(mutex_);
     Result<void> change_file_now(const BucketNodePtr& node, const Change& change) TIERFS_EXCLUDES(mutex_);
 
@@ -385,6 +399,8 @@ class PosixBucket final : public PosixOrigin {
     const std::uint64_t journal_limit_;
     /// One request each that nobody waits for is under way.
     std::atomic<bool> is_asking_{false}, is_listing_{false};
+    std::unordered_map<std::uint64_t, KnownNames::Clock::time_point> listed_
+        TIERFS_GUARDED_BY(mutex_);     ///< when directories were asked for by list_ahead
     std::size_t most_queued_ = 0;      ///< each takes a descriptor
     std::unique_ptr<WriteBack> back_;  ///< last: its threads use all else; null: writes=through
 };

@@ -63,7 +63,7 @@ def leave(m, line, forgets=False):  # pylint: disable=redefined-outer-name
     line.cut()
     (m.path / "begun").write_bytes(b"begun")
     processes.wait_until(lambda: m.status()["origin"]["away_why"], what="the mount finds that the bucket is away")
-    time.sleep(6 if forgets else 0)  # absent names are believed for 5 s
+    time.sleep(6 if forgets else 2.2)  # it is away after 2 s, and absent names are believed for 5 s
 
 
 @pytest.mark.release
@@ -100,7 +100,16 @@ def test_checkpoints_go_on(rgw_bucket, back, line):  # pylint: disable=redefined
             shards["step-1/late"] = shards.pop("step-1/shard-1")
             began += 2
         assert time.monotonic() - began < DEADLINE, "nobody waits for the bucket"
+    with pytest.raises(OSError):
+        os.symlink("latest", m.path / "run/link")  # costs no knowledge of others
     (m.path / "run/empty").mkdir()
+    os.chmod(m.path / "run/empty", 0o711)
+    assert os.stat(m.path / "run/empty").st_mode & 0o7777 == 0o711
+    (m.path / "run/config").unlink()
+    (m.path / "run/config").mkdir()
+    synced(m.path / "run/config/file", b"in the place of a file")
+    assert os.listdir(m.path / "run/config") == ["file"] and "config" in os.listdir(m.path / "run")
+    assert error_of(os.open, m.path / "begun2", os.O_WRONLY) == errno.ENOENT
     assert error_of(os.mkdir, m.path / "run/empty") == errno.EEXIST
     for name, content in shards.items():
         data.expect_same((m.path / "run" / name).read_bytes(), content, name)
@@ -109,12 +118,14 @@ def test_checkpoints_go_on(rgw_bucket, back, line):  # pylint: disable=redefined
     flush(m)
     assert queue(m)["conflicts"] == 0 and queue(m)["entries"] == 0
     assert [key for key in keys(rgw_bucket) if not key.endswith("/")] == \
-        sorted(["begun", "run/config", "run/latest", *(f"run/{name}" for name in shards)])
+        sorted(["begun", "run/config/file", "run/latest", *(f"run/{name}" for name in shards)])
     for name, content in shards.items():
         data.expect_same(body(rgw_bucket, f"run/{name}"), content, name)
     assert body(rgw_bucket, "run/latest") == f"step {step}".encode()
     assert int(head(rgw_bucket, "run/step-1/")["Metadata"]["mode"]) & 0o7777 == 0o750
     assert sorted(os.listdir(m.path / "run/step-1")) == ["late"]
+    assert os.listdir(m.path / "run/config") == ["file"]
+    assert int(head(rgw_bucket, "run/empty/")["Metadata"]["mode"]) & 0o7777 == 0o711
     os.rmdir(m.path / "run/empty")
     assert "run/empty/" not in keys(rgw_bucket)
 
@@ -123,12 +134,15 @@ def test_checkpoints_go_on(rgw_bucket, back, line):  # pylint: disable=redefined
 def test_what_is_not_known_cannot_be_told(rgw_bucket, back, line):  # pylint: disable=redefined-outer-name
     rgw_bucket.put("folder/file", b"content")
     m = back()
-    assert os.listdir(m.path) == ["folder"] and os.listdir(m.path / "folder") == ["file"]
+    synced(m.path / "known", b"content")
+    flush(m)
+    assert sorted(os.listdir(m.path)) == ["folder", "known"] and os.listdir(m.path / "folder") == ["file"]
     leave(m, line)
     assert error_of(os.stat, m.path / "folder/file") == errno.ETIMEDOUT, "it was listed, and nobody knows its size"
     assert error_of(os.stat, m.path / "folder/none") == errno.ENOENT
     assert error_of(os.listdir, m.path / "other") == errno.ENOENT
     assert error_of((m.path / "folder/file").read_bytes) == errno.ETIMEDOUT
+    assert error_of(os.open, m.path / "known", os.O_WRONLY | os.O_APPEND) == errno.ETIMEDOUT, "its bytes would be lost at close"
     line.mend()
     processes.wait_until(lambda: not m.status()["origin"]["away_why"], what="the mount finds that it is back")
     assert (m.path / "folder/file").read_bytes() == b"content"

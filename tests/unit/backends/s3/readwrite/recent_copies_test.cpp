@@ -152,9 +152,38 @@ TEST(ListedNamesTest, NamesThatWereForgottenAreNotTakenForAbsent) {
 TEST(ListedNamesTest, TooManyAreNone) {
     KnownNames known(1h);
     known.put_listing(7, {{}, KnownNames::Clock::now(), known.drops(), false});
-    EXPECT_TRUE(known.is_listed(7, 1min));
-    EXPECT_FALSE(known.is_listed(7, 1min, KnownNames::Clock::now() + 2min));
     EXPECT_EQ(known.shown_last(7, "any"), std::nullopt);
+    EXPECT_FALSE(known.names_last(7));
+}
+
+TEST(ListedNamesTest, OneThatWasBegunBeforeKnowsWhatWasMadeSince) {
+    KnownNames known(1h);
+    ListedNames listed{{{"gone", ListedNames::Shown::key}}, KnownNames::Clock::now(), known.drops()};
+    Facts there;
+    there.kind = Facts::Kind::file;
+    known.put(7, "made", there);
+    known.put(7, "gone", Facts());
+    known.put(8, "elsewhere", there);
+    known.put_listing(7, listed);
+    EXPECT_EQ(*known.names_last(7),
+              (std::unordered_map<std::string, ListedNames::Shown>{{"made", ListedNames::Shown::key}}));
+    for (int number = 0; number < 2000; ++number) known.put(8, std::to_string(number), there);
+    listed.names = {};
+    known.put_listing(9, listed);
+    EXPECT_FALSE(known.names_last(9)) << "too much was made since then";
+}
+
+TEST(ListedNamesTest, WhatIsDoubtfulIsTheLastThatWasKnown) {
+    KnownNames known(1h);
+    Facts there;
+    there.kind = Facts::Kind::file;
+    known.put(1, there);
+    const auto asked = known.moment(1);
+    known.put(1 + 256, there);  // counted with it
+    known.put_answer(1, Facts(), asked);
+    EXPECT_FALSE(known.get(1));
+    EXPECT_FALSE(known.get_younger(1, 1h));
+    EXPECT_TRUE(known.last(1)->is_there());
 }
 
 TEST(ListedNamesTest, AFileThatIsJustBegunIsAskedForAndNotTakenForAbsent) {
