@@ -99,7 +99,7 @@ def test_checkpoints_go_on(rgw_bucket, back, line):  # pylint: disable=redefined
             os.rename(m.path / "run/step-1/shard-1", m.path / "run/step-1/late")
             shards["step-1/late"] = shards.pop("step-1/shard-1")
             began += 2
-        assert time.monotonic() - began < DEADLINE, "nobody waits for the bucket"
+        assert time.monotonic() - began < DEADLINE * max(1, processes.SLOWNESS / 2), "nobody waits for the bucket"
     with pytest.raises(OSError):
         os.symlink("latest", m.path / "run/link")  # costs no knowledge of others
     (m.path / "run/empty").mkdir()
