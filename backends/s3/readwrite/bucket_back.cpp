@@ -343,6 +343,9 @@ Result<Facts> PosixBucket::put_as_expected(const WriteBack::Entry& entry) {
 
 WriteBack::Outcome PosixBucket::bring_file(const WriteBack::Entry& entry) {
     const auto& record = entry.record;
+    const auto is_directory = has_become_directory(entry);
+    if (!is_directory) return again(is_directory.error());
+    if (*is_directory) return keep_beside(entry);
     auto facts = put_as_expected(entry);
     if (!facts && is_refusal(facts.error())) {
         // It may be what was put there by a request whose answer nobody heard, or by a daemon that died then.

@@ -161,16 +161,20 @@ def test_others_make_the_same_names(rgw_bucket, back, line):  # pylint: disable=
     rgw_bucket.put("run/new", b"theirs")
     rgw_bucket.put("run/replaced", b"theirs")
     rgw_bucket.put("run/made/", b"")
+    rgw_bucket.put("run/both/inside", b"theirs")
     synced(m.path / "run/new", b"ours")
     synced(m.path / "run/replaced", b"ours too")
+    synced(m.path / "run/both", b"a file of ours")
     (m.path / "run/made").mkdir()
     synced(m.path / "run/made/file", b"inside")
     line.mend()
     flush(m)
-    assert queue(m)["conflicts"] == 2
+    assert queue(m)["conflicts"] == 3
     assert body(rgw_bucket, "run/new") == body(rgw_bucket, "run/replaced") == b"theirs"
     beside = {key.split(".conflict-")[0]: body(rgw_bucket, key) for key in keys(rgw_bucket) if ".conflict-" in key}
-    assert beside == {"run/new": b"ours", "run/replaced": b"ours too"}
+    assert beside == {"run/new": b"ours", "run/replaced": b"ours too", "run/both": b"a file of ours"}
+    assert "run/both" not in keys(rgw_bucket)
+    processes.wait_until(lambda: (m.path / "run/both").is_dir(), what="it is their directory")
     assert body(rgw_bucket, "run/made/file") == b"inside"
     assert (m.path / "run/new").read_bytes() == b"theirs"
 
