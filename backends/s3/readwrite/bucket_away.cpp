@@ -70,6 +70,7 @@ Result<bool> PosixBucket::has_become_directory(const WriteBack::Entry& entry) {
     const WriteBack::Clock::time_point last_away{WriteBack::Clock::duration(last_away_)};
     if (!is_new || entry.since > last_away + kBetweenTicks) return false;
     const auto below = calls_.list(entry.record.path + "/", "", 1, false);
+    if (!below && below.error().code == EACCES) return false;  // who may not list is not to wait for ever
     if (!below) return fail(below.error());
     return !below->objects.empty();
 }
