@@ -13,7 +13,7 @@ namespace tierfs::s3 {
 
 namespace {
 
-constexpr std::chrono::milliseconds kListedAgain{60'000}, kBetweenTicks{2000};
+constexpr std::chrono::milliseconds kListedAgain{60'000};
 constexpr unsigned kNamesOfPage = 1000, kMostPages = 16;
 constexpr std::size_t kMostListed = 1024;
 
@@ -59,16 +59,16 @@ Result<Facts> PosixBucket::head_to_change(const BucketNodePtr& node, const std::
 /// Answers that do without the bucket never find out that it is back: so it is asked meanwhile.
 void PosixBucket::tick() {
     look_at_mapped(false);
-    if (is_away()) last_away_ = WriteBack::Clock::now().time_since_epoch().count();
     if (!back_ || !calls_.is_away() || is_asking_.exchange(true)) return;
     calls_.head("", [this](const Result<Facts>&) { is_asking_ = false; });
 }
 
 /// Of a file that was made while nobody could be asked: a bucket takes both, and keys below it would hide it.
 Result<bool> PosixBucket::has_become_directory(const WriteBack::Entry& entry) {
-    const bool is_new = entry.record.expects == JournalRecord::Expects::nothing;
-    const WriteBack::Clock::time_point last_away{WriteBack::Clock::duration(last_away_)};
-    if (!is_new || entry.since > last_away + kBetweenTicks) return false;
+    {
+        const MutexLock lock(mutex_);
+        if (!entry.node->is_unasked || entry.record.expects != JournalRecord::Expects::nothing) return false;
+    }
     const auto below = calls_.list(entry.record.path + "/", "", 1, false);
     if (!below && below.error().code == EACCES) return false;  // who may not list is not to wait for ever
     if (!below) return fail(below.error());

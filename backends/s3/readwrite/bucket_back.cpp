@@ -290,6 +290,7 @@ Result<void> PosixBucket::move_here(Move& move) {
         const MutexLock lock(mutex_);
         draft = move.node->draft;
         pending = move.node->pending;
+        move.node->is_unasked |= is_away();
     }
     const auto in_the_way = [] { return fail(EINPROGRESS, "it is on its way to the bucket"); };
     if (!draft) return in_the_way();

@@ -56,6 +56,7 @@ Result<PosixCreated> PosixBucket::create(const PosixNode& directory, const std::
     const auto node = new_file(parent, name, flags, std::move(*draft));
     {
         const MutexLock lock(mutex_);
+        node->is_unasked = is_away();
         add_locked(node);
         fresh_[node->inode] = node;
     }

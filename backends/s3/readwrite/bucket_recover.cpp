@@ -47,6 +47,7 @@ void PosixBucket::recover_file(const BucketNodePtr& directory, const std::string
         node = new_file(directory, name, 0, nullptr);
         const MutexLock lock(mutex_);
         node->opens = node->writers = 0;
+        node->is_unasked = true;  // perhaps
         node->has_object = found.record.expects != JournalRecord::Expects::nothing;
         add_locked(node);
         if (!node->has_object) fresh_[node->inode] = node;

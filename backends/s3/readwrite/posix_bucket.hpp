@@ -54,6 +54,7 @@ struct BucketNode {
     WriteBack::EntryPtr
         pending;  ///< what was acknowledged last, until it is at the bucket; null: it is there
     std::uint64_t changed_after = 0;  ///< WriteBack::last() when the draft was changed last
+    bool is_unasked = false;          ///< nobody could be asked for its name when it got it
     bool may_be_mapped = false;       ///< it has been opened for reading and writing
     bool is_conflict_untold =
         false;  ///< what was acknowledged has become another name's, and nobody has heard of it
@@ -227,7 +228,7 @@ class PosixBucket final : public PosixOrigin {
         TIERFS_EXCLUDES(mutex_);
     WriteBack::Outcome bring_directory(const WriteBack::Entry& entry) TIERFS_EXCLUDES(mutex_);
     void recover_directory(Journal::Found found) TIERFS_EXCLUDES(mutex_);
-    Result<bool> has_become_directory(const WriteBack::Entry& entry);
+    Result<bool> has_become_directory(const WriteBack::Entry& entry) TIERFS_EXCLUDES(mutex_);
     void list_ahead(const BucketNodePtr& directory) TIERFS_EXCLUDES(mutex_);
     void list_pages(std::uint64_t directory, const std::string& marker, const std::string& token,
                     const std::shared_ptr<ListedNames>& listed, unsigned pages = 1);
@@ -398,7 +399,6 @@ class PosixBucket final : public PosixOrigin {
     /// Those that were passed through, and may be mapped although they are closed.
     std::vector<BucketNodePtr> mapped_ TIERFS_GUARDED_BY(mutex_);
     const std::uint64_t journal_limit_;
-    std::atomic<WriteBack::Clock::rep> last_away_{0};  ///< when the bucket was away last, as of tick()
     /// One request each that nobody waits for is under way.
     std::atomic<bool> is_asking_{false}, is_listing_{false};
     std::unordered_map<std::uint64_t, KnownNames::Clock::time_point> listed_
