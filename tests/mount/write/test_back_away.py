@@ -9,9 +9,8 @@ import time
 import pytest
 
 from harness import daemon, data, processes
-from harness.servers import ACCESS_KEY, SECRET_KEY
 from test_back import MIB, flush, queue, synced
-from test_write_s3 import body, error_of, head, keys
+from test_write_s3 import body, error_of, head, keys, passing_credentials
 
 sys.path.insert(0, str(daemon.REPOSITORY / "tests/faults"))
 from proxy import Proxy  # noqa: E402  pylint: disable=wrong-import-position
@@ -202,16 +201,9 @@ def test_a_daemon_that_dies_meanwhile(rgw_bucket, back, line):  # pylint: disabl
 def test_credentials_that_expire_while_uploads_wait(rgw_bucket, mount, folder):
     """Nobody waits, status says why nothing gets there, and all of it does when there are new ones."""
     lifetime = 6 + 2 * int(processes.SLOWNESS)
-    helper, there = folder / "credentials", folder / "there"
-    there.write_text("")
-    helper.write_text(f"#!/bin/sh\n[ -e {there} ] || exit 1\n" + """echo '{"Version": 1, "AccessKeyId": "%s",'""" % ACCESS_KEY +
-                      """' "SecretAccessKey": "%s", "Expiration": "'""" % SECRET_KEY +
-                      f"$(date -u -d '+{lifetime} sec' +%FT%TZ)" + """'"}'\n""")
-    helper.chmod(0o700)
-    profile = folder / "aws"
-    profile.write_text(f"[default]\ncredential_process = {helper}\n")
+    env, there = passing_credentials(folder, lifetime)
     m = mount(rgw_bucket.source(), rgw_bucket.options({"rw": None, "writes": "back", "journal.path": str(folder / "journal"), "memory.limit": "128M"}),
-              env={"AWS_CONFIG_FILE": str(profile), "AWS_SHARED_CREDENTIALS_FILE": str(profile)})
+              env=env)
     rgw_bucket.server.control(fail_changes=1)
     shards = {f"shard-{rank}": data.content(str(rank), (512 if FULL else 12) * MIB + rank) for rank in range(8)}
     handles = {name: os.open(m.path / name, os.O_CREAT | os.O_WRONLY) for name in shards}

@@ -347,9 +347,8 @@ def test_bucket_that_refuses_writes(rgw_bucket, show):
     assert body(rgw_bucket, "large") == b"another" and uploads(rgw_bucket) == []
 
 
-def test_credentials_that_expire_in_the_middle(rgw_bucket, mount, folder):
-    """Who gives them is away for a while: an error of fsync, nothing lost, and no remount when there are new ones."""
-    lifetime = 4 + 2 * int(processes.SLOWNESS)
+def passing_credentials(folder, lifetime):
+    """The environment of a mount whose credentials are good for so many seconds, and the file without which it gets no new ones."""
     helper, there = folder / "credentials", folder / "there"
     there.write_text("")
     helper.write_text(f"#!/bin/sh\n[ -e {there} ] || exit 1\n" + """echo '{"Version": 1, "AccessKeyId": "%s",'""" % ACCESS_KEY +
@@ -358,9 +357,16 @@ def test_credentials_that_expire_in_the_middle(rgw_bucket, mount, folder):
     helper.chmod(0o700)
     profile = folder / "aws"
     profile.write_text(f"[default]\ncredential_process = {helper}\n")
+    return {"AWS_CONFIG_FILE": str(profile), "AWS_SHARED_CREDENTIALS_FILE": str(profile)}, there
+
+
+def test_credentials_that_expire_in_the_middle(rgw_bucket, mount, folder):
+    """Who gives them is away for a while: an error of fsync, nothing lost, and no remount when there are new ones."""
+    lifetime = 4 + 2 * int(processes.SLOWNESS)
+    env, there = passing_credentials(folder, lifetime)
     rgw_bucket.put("file", b"old")
     m = mount(rgw_bucket.source(), rgw_bucket.options({"rw": None}),
-              env={"AWS_CONFIG_FILE": str(profile), "AWS_SHARED_CREDENTIALS_FILE": str(profile)})
+              env=env)
     expected = data.content("large", 2 * PART + 5)
     small, large = (os.open(m.path / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for name in ("file", "large"))
     os.write(large, expected[:PART])
