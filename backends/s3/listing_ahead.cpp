@@ -81,7 +81,7 @@ std::uint64_t memory_of(const Listing& page) {
     for (const auto& object : page.objects)
         bytes += sizeof(object) + 4 * (object.key.size() + object.etag.size());
     for (const auto& prefix : page.prefixes) bytes += sizeof(std::string) + 4 * prefix.size();
-    return bytes;
+    return std::max(bytes, page.text_bytes);
 }
 
 /// Drops what lies behind it.
@@ -133,7 +133,10 @@ std::vector<std::string> split_points(const std::string& prefix, const Listing& 
 
 ListingAhead::ListingAhead(std::string prefix, std::string after, std::string token,
                            std::shared_ptr<Shared> shared, Ask ask)
-    : prefix_(std::move(prefix)), shared_(std::move(shared)), ask_(std::move(ask)) {
+    : prefix_(std::move(prefix)),
+      shared_(std::move(shared)),
+      ask_(std::move(ask)),
+      largest_(std::max(kUsualPage, shared_->page.load())) {
     Range all;
     all.after = std::move(after);
     all.token = std::move(token);
@@ -152,6 +155,10 @@ void ListingAhead::drop_given() {
 Result<ListingAhead::Page> ListingAhead::next() {
     if (auto may = may_wait_for("LIST"); !may) return fail(std::move(may.error()));
     Page page;
+    {
+        const MutexLock lock(mutex_);
+        has_waiter_ = true;
+    }
     for (bool is_there = false; !is_there;) {
         pump();
         MutexLock lock(mutex_);
@@ -162,11 +169,15 @@ Result<ListingAhead::Page> ListingAhead::next() {
         }
         if (!ranges_.empty() && ranges_.front().pages.empty()) {
             Range& front = ranges_.front();
-            if (front.is_waited_for) return fail(*front.error);
+            if (front.is_waited_for) {
+                has_waiter_ = false;
+                return fail(*front.error);
+            }
             front.error.reset();  // nobody waited for it: it is asked once more
             continue;
         }
         is_there = true;
+        has_waiter_ = false;
         page.asked = Clock::now();
         if (ranges_.empty()) break;
         Kept kept = std::move(ranges_.front().pages.front());
@@ -185,13 +196,16 @@ void ListingAhead::abandon() {
     is_abandoned_ = true;
 }
 
-bool ListingAhead::may_ask(Ranges::iterator range) {
-    const bool is_waited_for = range == ranges_.begin() && range->pages.empty();
-    return is_waited_for || (under_way_ < allowed_ && shared_->used + largest_ <= shared_->bytes);
+bool ListingAhead::is_waited_for(Ranges::iterator range) {
+    return has_waiter_ && range == ranges_.begin() && range->pages.empty();
 }
 
-/// Begins what may be begun, the nearest first. The front may always be asked for, but while the server is to show
-/// whether it begins where it is told: then nothing else is under way.
+bool ListingAhead::may_ask(Ranges::iterator range) {
+    return is_waited_for(range) || (under_way_ < allowed_ && shared_->used + largest_ <= shared_->bytes);
+}
+
+/// Begins what may be begun, the nearest first. What somebody waits for may always be asked for, but while the server is to
+/// show whether it begins where it is told: then nothing else is under way.
 void ListingAhead::pump() {
     std::vector<std::pair<Ranges::iterator, Question>> questions;
     {
@@ -202,7 +216,7 @@ void ListingAhead::pump() {
         for (; range != ranges_.end() && (is_proving_ || may_ask(range)); ++range) {
             if (range->is_asked || range->is_over || range->error) continue;
             range->is_asked = range->is_touched = true;
-            range->is_waited_for = range == ranges_.begin() && range->pages.empty();
+            range->is_waited_for = is_waited_for(range);
             range->asked = Clock::now();
             range->charge = largest_;
             shared_->used += largest_;
@@ -278,7 +292,8 @@ Result<void> ListingAhead::take(Ranges::iterator range, Listing page) {
         return {};
     }
     range->empty = 0;
-    largest_ = std::max(largest_, memory_of(page));
+    shared_->page = memory_of(page);
+    largest_ = std::max(largest_, shared_->page.load());
     if (is_truncated && (range->until.empty() || covered < range->until)) {
         range->after = covered;
         ++useful_;

@@ -54,6 +54,7 @@ class ListingAhead : public std::enable_shared_from_this<ListingAhead> {
         unsigned at_once = 16;               ///< requests of one listing
         std::uint64_t bytes = 16 << 20;      ///< of pages that are kept or under way, estimated
         std::atomic<std::uint64_t> used{0};  ///< what is waited for comes even if it is beyond `bytes`
+        std::atomic<std::uint64_t> page{kUsualPage};  ///< bytes of the one that came last
         enum class Begins : std::uint8_t { unknown, where_told, elsewhere };
         std::atomic<Begins> begins{Begins::unknown};
     };
@@ -100,6 +101,7 @@ class ListingAhead : public std::enable_shared_from_this<ListingAhead> {
     using Ranges = std::list<Range>;
 
     void pump() TIERFS_EXCLUDES(mutex_);
+    [[nodiscard]] bool is_waited_for(Ranges::iterator range) TIERFS_REQUIRES(mutex_);
     [[nodiscard]] bool may_ask(Ranges::iterator range) TIERFS_REQUIRES(mutex_);
     void drop_given() TIERFS_REQUIRES(mutex_);
     void answered(Ranges::iterator range, Result<Listing> answer) TIERFS_EXCLUDES(mutex_);
@@ -122,8 +124,9 @@ class ListingAhead : public std::enable_shared_from_this<ListingAhead> {
     Ranges superseded_ TIERFS_GUARDED_BY(mutex_);  ///< asked for, and another's page showed what is there
     unsigned under_way_ TIERFS_GUARDED_BY(mutex_) = 0;
     unsigned allowed_ TIERFS_GUARDED_BY(mutex_) = 1;
-    unsigned useful_ TIERFS_GUARDED_BY(mutex_) = 0;  ///< pages with keys, fewer after one without
-    std::uint64_t largest_ TIERFS_GUARDED_BY(mutex_) = kUsualPage;
+    unsigned useful_ TIERFS_GUARDED_BY(mutex_) = 0;    ///< pages with keys, fewer after one without
+    std::uint64_t largest_ TIERFS_GUARDED_BY(mutex_);  ///< bytes of a page
+    bool has_waiter_ TIERFS_GUARDED_BY(mutex_) = false;
     bool divides_ TIERFS_GUARDED_BY(mutex_) = true;
     bool is_proving_ TIERFS_GUARDED_BY(mutex_) = false;  ///< that the server begins where it is told
     bool is_abandoned_ TIERFS_GUARDED_BY(mutex_) = false;

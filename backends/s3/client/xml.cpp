@@ -94,6 +94,7 @@ Result<Listing> parse_listing(std::string_view body) {
     }
     const KeyDecoder decode(root);
     Listing listing;
+    listing.text_bytes = body.size();
     for (const auto& child : root.children()) {
         const std::string_view name = child.name();
         if (name == "Contents") {

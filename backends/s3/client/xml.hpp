@@ -31,6 +31,7 @@ struct Listing {
     std::vector<ListedObject> objects;
     std::vector<std::string> prefixes;  ///< decoded, with the delimiter at the end
     std::string next_token;             ///< empty: that was the last page
+    std::uint64_t text_bytes = 0;       ///< of the reply that it was made of
 };
 
 /// ListObjectsV2's reply. Keys are percent-decoded only if the reply says EncodingType url. EIO with the

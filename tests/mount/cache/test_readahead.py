@@ -104,9 +104,11 @@ def test_readahead_of_files_ends_at_a_seek(mount, nginx_bucket, cache):
     names = sorted(files)
     before = counted(nginx_bucket)["get"]
     read_all(m, names[:100], files, readers=1)
-    processes.wait_until(lambda: counted(nginx_bucket)["get"] - before == 164, what="100 read, a window of 64 ahead")
+    # Where a slow device is behind, nothing is fetched ahead until the next read: the window may end before 164.
+    fetched = processes.settled(lambda: counted(nginx_bucket)["get"] - before)
+    assert 100 < fetched <= 164
     read_all(m, [names[900], names[500]], files, readers=1)
-    assert counted(nginx_bucket)["get"] - before == 166
+    assert processes.settled(lambda: counted(nginx_bucket)["get"] - before) == fetched + 2
 
 
 def test_no_readahead_of_files_without_a_window(mount, nginx_bucket, cache):

@@ -62,6 +62,19 @@ def wait_until(condition, timeout=20, what="condition", interval=0.05):
         time.sleep(interval)
 
 
+def settled(value, quiet=0.5):
+    """Calls value() until it is the same for `quiet` seconds; returns it."""
+    last = []
+
+    def is_settled():
+        now = value()
+        if not last or last[0] != now:
+            last[:] = [now, time.monotonic()]
+        return time.monotonic() - last[1] > quiet * SLOWNESS
+    wait_until(is_settled, what="a value that stays the same")
+    return last[0]
+
+
 def _read(path):
     try:
         return Path(path).read_bytes()

@@ -47,6 +47,7 @@ class Bucket {
     bool ignores = false;     ///< start-after
     bool has_gaps = false;    ///< an empty page comes before each with keys
     bool is_endless = false;  ///< empty pages, and each has another token
+    std::uint64_t text = 0;   ///< bytes of each page
     std::string fails_at;     ///< questions that begin there or later fail
     int failures = 1000000;   ///< so many
 
@@ -70,6 +71,7 @@ class Bucket {
     Result<Listing> answer(const ListingAhead::Question& question) {
         if (!fails_at.empty() && question.after >= fails_at && failures-- > 0) return fail(EIO, "refused");
         Listing page;
+        page.text_bytes = text;
         if (is_endless || (has_gaps && !question.token.starts_with("g:"))) {
             page.next_token = (is_endless ? "e" + std::to_string(requests) : "g:" + question.after);
             return page;
@@ -224,6 +226,25 @@ TEST(ListingAheadLimits, FewPagesAreHeld) {
         listing->abandon();
     }
     EXPECT_EQ(shared->used, 0U);
+}
+
+TEST(ListingAheadLimits, ManyListingsThatNobodyWaitsForHoldFewPagesTogether) {
+    Bucket bucket(numbered("file", 6, 2000));
+    bucket.text = 4 << 20;
+    const auto shared = std::make_shared<Shared>();
+    shared->bytes = 3 * bucket.text;
+    std::vector<std::shared_ptr<ListingAhead>> listings;
+    for (int i = 0; i < 20; ++i) {
+        listings.push_back(std::make_shared<ListingAhead>("", "", "", shared, bucket.ask()));
+        ASSERT_TRUE(listings.back()->next());
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_LE(shared->used, shared->bytes);
+    EXPECT_LE(bucket.requests, 20U + 4U);
+    for (const auto& listing : listings) {
+        EXPECT_TRUE(listing->next());
+        listing->abandon();
+    }
 }
 
 TEST(ListingAheadLimits, AServerThatIgnoresWhereToBeginIsWalkedByItsTokens) {
