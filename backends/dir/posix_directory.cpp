@@ -309,6 +309,13 @@ Result<PosixFilePtr> PosixTree::open(const PosixNode& node, int flags) {
     return make_posix_file(std::move(file), counters_);
 }
 
+Result<PosixOrigin::Adopted> PosixTree::adopt(FileDescriptor file) {
+    auto node = hold_open(file.get());
+    if (!node) return fail(system_error(errno, "holding a file"));
+    return Adopted{make_posix_file(std::move(file), counters_),
+                   std::make_shared<const Held>(std::move(node))};
+}
+
 Result<PosixDirectoryPtr> PosixTree::open_directory(const PosixNode& node) {
     ++counters_->lists;
     auto directory = within_limit(FileDescriptor(

@@ -46,6 +46,7 @@ class PosixTree final : public PosixOrigin {
                         const std::string& new_name, unsigned flags) override;
     Result<PosixFilePtr> open(const PosixNode& node, int flags) override;
     Result<PosixDirectoryPtr> open_directory(const PosixNode& node) override;
+    Result<Adopted> adopt(FileDescriptor file) override;
     Result<void> set_mode(const PosixNode& node, mode_t mode) override;
     Result<void> set_owner(const PosixNode& node, uid_t uid, gid_t gid) override;
     Result<void> set_times(const PosixNode& node, const struct timespec& access,

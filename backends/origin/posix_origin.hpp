@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "config/base/file_descriptor.hpp"
 #include "config/base/result.hpp"
 #include "config/base/time.hpp"
 
@@ -209,6 +210,14 @@ class PosixOrigin {
 
     virtual Result<PosixFilePtr> open(const PosixNode& node, int flags) = 0;
     virtual Result<PosixDirectoryPtr> open_directory(const PosixNode& node) = 0;
+    /// A file that another process had open by that descriptor, and its node. ENOTSUP: files are none of this machine.
+    struct Adopted {
+        PosixFilePtr file;
+        PosixNodePtr node;
+    };
+    virtual Result<Adopted> adopt(FileDescriptor /*file*/) {
+        return fail(ENOTSUP, "open files cannot be taken over from another process");
+    }
 
     virtual Result<void> set_mode(const PosixNode& node, mode_t mode) = 0;
     /// (uid_t)-1, (gid_t)-1: as it is.

@@ -1,5 +1,6 @@
 #include "fs/daemon/channel.hpp"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -45,6 +46,11 @@ bool Channel::send(Message::Kind kind, const std::string& text, int descriptor) 
         sent = TIERFS_FAULT_CALL("channel.send", ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL));
     } while (sent < 0 && errno == EINTR);
     return sent > 0;
+}
+
+bool Channel::has_news() const {
+    pollfd wanted{socket_.get(), POLLIN, 0};
+    return socket_ && ::poll(&wanted, 1, 0) > 0;
 }
 
 std::optional<Message> Channel::receive() {

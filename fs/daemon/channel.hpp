@@ -30,6 +30,7 @@ struct Message {
         go = 'G',        ///< supervisor: the other one has ended, begin
         lock = 'K',      ///< anyone: `descriptor` is the lock of folder `text`; none: it was given up
         listener = 'N',  ///< supervisor: `descriptor` is the control socket
+        keeper = 'D',    ///< daemon: `descriptor` is the line to the keeper of generation `text`
     };
     Kind kind = Kind::failed;
     std::string text;
@@ -52,6 +53,8 @@ class Channel {
     bool send(Message::Kind kind, const std::string& text = {}, int descriptor = -1);
     /// Waits for a message; empty when the other end is gone. Ended early by no signal.
     std::optional<Message> receive();
+    /// Whether receive() would not wait.
+    [[nodiscard]] bool has_news() const;
 
     [[nodiscard]] int descriptor() const { return socket_.get(); }
     void close() { socket_.reset(); }

@@ -42,11 +42,13 @@ std::uint64_t resident_set() {
 
 }  // namespace
 
-Daemon::Daemon(const DaemonStart& start, Channel& supervisor, FolderLocks& locks)
+Daemon::Daemon(DaemonStart& start, Channel& supervisor, FolderLocks& locks)
     : settings_(start.settings),
       scratch_(start.scratch),
       supervisor_pid_(start.supervisor_pid),
       record_(start.record),
+      live_(start.live),
+      kept_(std::move(start.kept)),
       supervisor_(supervisor),
       locks_(locks),
       takes_over_(!start.record.init().empty()) {}
@@ -115,7 +117,7 @@ Result<void> Daemon::check_origin(bool strict) {
 Result<void> Daemon::open_names() {
     const auto session = index_->allocate_node();
     if (!session) return fail(session.error());
-    if (takes_over_ && (index_->is_new() || *session <= record_.names_session()))
+    if (takes_over_ && settings_.read_only && (index_->is_new() || *session <= record_.names_session()))
         return fail(ESTALE, "the index that the files' numbers stand in is lost: nothing can be taken over");
     if (!takes_over_) record_.set_names_session(*session);
     auto names =
@@ -245,8 +247,8 @@ Result<void> Daemon::open_engine(const std::string& number) {
                                                    record_, takes_over_);
         return {};
     }
-    auto opened =
-        ReadwriteEngine::open(*origin_, *names_, *store_, settings_, record_, source_directory(), number);
+    auto opened = ReadwriteEngine::open(*origin_, *names_, *store_, settings_,
+                                        {record_, live_, std::move(kept_)}, source_directory(), number);
     if (!opened) return fail(std::move(opened.error()));
     engine_ = std::move(*opened);
     return {};
@@ -294,7 +296,8 @@ Result<nlohmann::json> Daemon::flush() {
 
 Result<nlohmann::json> Daemon::reload() const {
     const auto supervisor = supervisor_status();
-    if (supervisor.enabled) return fail(EINPROGRESS, "the supervisor answers");
+    if (supervisor.enabled && settings_.read_only) return fail(EINPROGRESS, "the supervisor answers");
+    if (supervisor.enabled) return fail(ENOTSUP, "the mount is writable: unmount and mount again");
     return fail(ENOTSUP, "no other daemon can take this mount over (" + supervisor.reason +
                              "): unmount and mount again");
 }
@@ -324,8 +327,8 @@ SupervisorStatus Daemon::supervisor_status() const {
                                 static_cast<double>(record_.started_ns()) * 1e-9;
     if (!settings_.supervisor) {
         supervisor.reason = "asked for with supervisor=off";
-    } else if (!settings_.read_only) {
-        supervisor.reason = "the mount is writable";
+    } else if (!settings_.read_only && live_ == nullptr) {
+        supervisor.reason = "the mount is writable, and its source is no directory of this machine";
     } else if (!record_.can_be_taken_over()) {
         supervisor.reason = "the kernel cannot send requests again: Linux 6.9 or later does";
     }

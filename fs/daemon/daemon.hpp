@@ -18,6 +18,7 @@
 #include "fs/daemon/cache_directory.hpp"
 #include "fs/daemon/channel.hpp"
 #include "fs/daemon/engine.hpp"
+#include "fs/daemon/live_takeover.hpp"
 #include "fs/metadata/namespace.hpp"
 #include "fs/observe/http_responder.hpp"
 #include "fs/observe/status.hpp"
@@ -50,6 +51,9 @@ struct DaemonStart {
     Channel channel;  ///< to the supervisor
     WaitForTurn waits = WaitForTurn::no;
     std::map<std::string, FileDescriptor> locks = {};  ///< by folder, of the daemon before
+    LiveRecord* live = nullptr;  ///< of a writable mount that can be taken over; must outlive it
+    KeeperLines keepers = {};
+    KeptFiles kept = {};  ///< taken over from the daemon before
 };
 
 /// Owns everything that serves one mount, from the origin up to the session. prepare() before there is a
@@ -57,9 +61,8 @@ struct DaemonStart {
 /// to do. With a record of a connection that another daemon served, it takes that over.
 class Daemon {
   public:
-    /// Without what is only handed over in `start`: `supervisor` is its channel, `locks` has its locks; both
-    /// must outlive the daemon.
-    Daemon(const DaemonStart& start, Channel& supervisor, FolderLocks& locks);
+    /// `supervisor` is the channel of `start`, `locks` has its locks; both must outlive the daemon.
+    Daemon(DaemonStart& start, Channel& supervisor, FolderLocks& locks);
     ~Daemon();
     Daemon(const Daemon&) = delete;
     Daemon& operator=(const Daemon&) = delete;
@@ -129,6 +132,8 @@ class Daemon {
     std::filesystem::path scratch_;
     long supervisor_pid_;
     ConnectionRecord& record_;
+    LiveRecord* const live_;
+    KeptFiles kept_;
     Channel& supervisor_;
     FolderLocks& locks_;
     const bool takes_over_;

@@ -245,6 +245,11 @@ int run_daemon(DaemonStart start) {
         FolderLocks locks([&channel](const std::string& folder, int descriptor) {
             channel.send(Message::Kind::lock, folder, descriptor);
         });
+        if (start.live != nullptr) {
+            auto kept = take_files_over(*start.live, std::move(start.keepers), channel);
+            if (!kept) return report_failure(channel, kept.error().message);
+            start.kept = std::move(*kept);
+        }
         Daemon daemon(start, channel, locks);
         if (start.waits != WaitForTurn::no && !wait_for_turn(daemon, start, channel)) return 1;
         locks.hold(std::move(start.locks));

@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr unsigned kMostDead = 100;  // upon each other; who mounts that often meanwhile is not waited for
 constexpr auto kLockPatience = std::chrono::seconds(30);  // others hold it while they ask a mount and mount
-constexpr auto kEndPatience = std::chrono::seconds(10);   // for a mount that is ending
+constexpr auto kPatienceWithEnd = std::chrono::seconds(10);  // for a mount that is ending
 constexpr auto kPause = std::chrono::milliseconds(100);
 
 constexpr const char* kTooMany = " has too many dead mounts upon each other";
@@ -87,7 +87,7 @@ Result<unsigned> take_dead_mounts(const std::string& mountpoint) {
 }
 
 Result<MountInPlace> mount_in_place(const Settings& settings) {
-    const auto deadline = Clock::now() + kEndPatience;
+    const auto deadline = Clock::now() + kPatienceWithEnd;
     MountInPlace made;
     while (made.dead < kMostDead) {
         if (!made.lock) made.lock = lock_starters();

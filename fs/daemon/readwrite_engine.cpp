@@ -18,20 +18,27 @@ constexpr std::uint64_t kMemoryOfThread = 4 << 20;  // of memory.limit; a write 
 }  // namespace
 
 Result<std::unique_ptr<Engine>> ReadwriteEngine::open(Origin& origin, Namespace& names, Store& store,
-                                                      const Settings& settings, ConnectionRecord& record,
+                                                      const Settings& settings, Records records,
                                                       std::string directory, std::string mount_device) {
-    auto operations =
-        LiveOperations::open(*origin.posix(), store, origin.identity(), settings, std::move(mount_device));
-    if (!operations) return fail(std::move(operations.error()));
+    auto opened = LiveOperations::open(*origin.posix(), store, origin.identity(), settings,
+                                       std::move(mount_device), records.live);
+    if (!opened) return fail(std::move(opened.error()));
+    auto& operations = **opened;
+    for (auto& [open, file] : records.kept) {
+        auto share = operations.shares().take(open.opener, descriptors_of(open.flags));
+        const auto taken = operations.files().restore(open, std::move(file),
+                                                      share ? std::move(*share) : DescriptorShares::Share());
+        if (!taken) log::error(taken.error().within("taking an open file over").message);
+    }
     return std::unique_ptr<Engine>(
-        new ReadwriteEngine(names, settings, record, std::move(directory), std::move(*operations)));
+        new ReadwriteEngine(names, settings, records.connection, std::move(directory), std::move(*opened)));
 }
 
-// The record is for a daemon that takes over, which none does on a writable mount: it could not tell requests
-// that were done from those that were not.
+// Without a LiveRecord no daemon takes over: it could not tell requests that were done from those that were not.
 SessionHandlers ReadwriteEngine::handlers() {
     constexpr auto kMargin = std::chrono::seconds(1);  // for an answer on its way when the deadline passes
     SessionHandlers handlers{&LiveOperations::table(), operations_.get(), &LiveOperations::at_once};
+    if (operations_->record() != nullptr) handlers.record = &record_;
     handlers.clears_set_id_bits = true;
     handlers.patience = settings_.origin_deadline + kMargin;
     if (!operations_->origin().answers_cheaply()) handlers.takes_its_time = &changes_take_their_time;

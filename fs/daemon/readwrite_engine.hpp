@@ -5,6 +5,7 @@
 #include <string>
 
 #include "fs/daemon/engine.hpp"
+#include "fs/daemon/live_takeover.hpp"
 #include "fs/metadata/namespace.hpp"
 #include "fs/readonly/profile.hpp"
 #include "fs/readwrite/live_operations.hpp"
@@ -18,9 +19,14 @@ namespace tierfs {
 class ReadwriteEngine final : public Engine {
   public:
     /// `directory`: the source, where it is a directory of this machine, without symbolic links; else empty.
-    /// `mount_device`: "MAJOR:MINOR". Errors: LiveOperations::open.
+    /// `mount_device`: "MAJOR:MINOR". `records.live` null: no daemon takes over. Errors: LiveOperations::open.
+    struct Records {
+        ConnectionRecord& connection;
+        LiveRecord* live;
+        KeptFiles kept;  ///< open files of the daemon before
+    };
     static Result<std::unique_ptr<Engine>> open(Origin& origin, Namespace& names, Store& store,
-                                                const Settings& settings, ConnectionRecord& record,
+                                                const Settings& settings, Records records,
                                                 std::string directory, std::string mount_device);
 
     [[nodiscard]] SessionHandlers handlers() override;
@@ -45,12 +51,14 @@ class ReadwriteEngine final : public Engine {
         : names_(names),
           settings_(settings),
           directory_(std::move(directory)),
+          record_(record),
           profile_(settings, &record),
           operations_(std::move(operations)) {}
 
     Namespace& names_;
     const Settings& settings_;
     const std::string directory_;
+    ConnectionRecord& record_;
     MountProfile profile_;  ///< for the status alone
     std::unique_ptr<KernelBackingIds> backing_ids_;
     const std::unique_ptr<LiveOperations> operations_;

@@ -16,12 +16,14 @@
 #include <optional>
 #include <utility>
 
+#include "backends/source_url.hpp"
 #include "config/base/fault_point.hpp"
 #include "config/base/log.hpp"
 #include "fs/cli/say.hpp"
 #include "fs/daemon/cache_devices.hpp"
 #include "fs/daemon/confinement.hpp"
 #include "fs/daemon/daemon.hpp"
+#include "fs/daemon/descriptor_keeper.hpp"
 #include "fs/daemon/mount_in_place.hpp"
 #include "fs/daemon/service_notice.hpp"
 #include "fs/daemon/supervisor_process.hpp"
@@ -71,7 +73,29 @@ Result<void> Supervisor::start() {
     auto record = ConnectionRecord::make();
     if (!record) return fail(record.error());
     record_ = std::move(*record);
+    make_live_record();
     return fork_daemon();
+}
+
+// Of what is open elsewhere than on this machine nothing outlives the daemon.
+void Supervisor::make_live_record() {
+    if (settings_.read_only || !settings_.supervisor || !directory_of_source(settings_.source)) return;
+    auto record = LiveRecord::make();
+    if (record) {
+        live_ = std::move(*record);
+    } else {
+        log::warning(record.error().message + ": the mount ends with its daemon");
+    }
+}
+
+void Supervisor::keep_keeper(Message message) {
+    const auto generation = std::strtoul(message.text.c_str(), nullptr, 10);
+    keepers_.at(generation & 1U) = std::move(message.descriptor);
+}
+
+/// Locks of the cache's folders, which the next mount wants, go with them.
+void Supervisor::end_keepers() {
+    for (auto& line : keepers_) end_descriptor_keeper(std::move(line), kSilence);
 }
 
 Result<void> Supervisor::start_daemon() {
@@ -107,7 +131,7 @@ Result<void> Supervisor::fork_daemon() {
         reload_.reset();
         // exit, not return: what this stack holds is the supervisor's to clean up.
         std::exit(run_daemon({settings_, scratch_.path(), supervisor, *record_, std::move(ends->second),
-                              WaitForTurn::no, std::move(locks)}));
+                              WaitForTurn::no, std::move(locks), live_.get(), std::move(keepers_)}));
     }
     daemon_started({daemon_, std::move(ends->first)});
     return {};
@@ -204,6 +228,9 @@ void Supervisor::heard(Message message) {
         case Message::Kind::lock:
             keep_lock(std::move(message));
             break;
+        case Message::Kind::keeper:
+            keep_keeper(std::move(message));
+            break;
         case Message::Kind::unmount:
             end();
             break;
@@ -290,8 +317,8 @@ void Supervisor::restarted() {
 /// Whether another daemon is to take over; then when.
 bool Supervisor::will_restart(const std::string& why) {
     if (state_ != State::serving && state_ != State::restarting) return false;
-    if (!settings_.supervisor || !settings_.read_only || !record_->can_be_taken_over() || !mount_.device)
-        return false;
+    if (!settings_.supervisor || !record_->can_be_taken_over() || !mount_.device) return false;
+    if (!settings_.read_only && (!live_ || !live_->can_be_taken_over())) return false;
     const auto delay = restarts_.next(Clock::now());
     if (!delay) {
         log::error(why + "; " + std::to_string(settings_.restart_limit) +
@@ -346,6 +373,7 @@ void Supervisor::end() {
 
 /// No daemon serves it any more, nor will.
 void Supervisor::end_mount() {
+    end_keepers();
     // Of a daemon that could not do it itself. The mount's number may be another one's by now.
     remove_socket(control_path(mount_.number), control_socket_);
     mount_.device.reset();  // the last one: whoever waits for an answer gets ENOTCONN now
@@ -409,12 +437,13 @@ void Supervisor::reap() {
 void Supervisor::daemon_died(int status) {
     const auto pid = std::exchange(daemon_, -1);
     const bool clean = (WIFEXITED(status) && WEXITSTATUS(status) == 0) || ended_unserved_;
-    // Messages that it sent last may still lie in the channel.
-    while (daemon_channel_.descriptor() >= 0) {
+    // Messages that it sent last may still lie in the channel, whose other end its keeper may have yet.
+    while (daemon_channel_.has_news()) {
         auto message = daemon_channel_.receive();
         if (!message) break;
         const bool is_lock = message->kind == Message::Kind::lock && message->descriptor;
-        if (message->kind == Message::Kind::failed || message->kind == Message::Kind::ending || is_lock)
+        if (message->kind == Message::Kind::failed || message->kind == Message::Kind::ending ||
+            message->kind == Message::Kind::keeper || is_lock)
             heard(std::move(*message));
     }
     if (take_turns()) return;

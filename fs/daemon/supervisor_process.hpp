@@ -11,6 +11,7 @@
 
 #include "fs/control/control.hpp"
 #include "fs/daemon/cache_directory.hpp"
+#include "fs/daemon/live_takeover.hpp"
 #include "fs/daemon/program_image.hpp"
 #include "fs/daemon/restarts.hpp"
 #include "fs/daemon/supervisor.hpp"
@@ -68,6 +69,9 @@ class Supervisor {
     void restart();
     void restarted();
     bool will_restart(const std::string& why);
+    void make_live_record();
+    void keep_keeper(Message message);
+    void end_keepers();
     void end_mount();
     [[nodiscard]] bool stays_dead() const;
     void take_mount_away();
@@ -102,6 +106,8 @@ class Supervisor {
     ScratchDirectory scratch_;
     FuseMount mount_;
     std::unique_ptr<ConnectionRecord> record_;
+    std::unique_ptr<LiveRecord> live_;  ///< of a writable mount that can be taken over; else null
+    KeeperLines keepers_;
     std::optional<ProgramImage> image_;  ///< what daemons are started from; none: this process
     std::optional<Reload> reload_;
     FileDescriptor listener_;  ///< of the control socket: clients wait while no daemon serves

@@ -18,6 +18,13 @@ bool excludes(Kind one, Kind other) {
 
 }  // namespace
 
+bool FileLocks::are_held() const {
+    return std::any_of(owners_.begin(), owners_.end(),
+                       [](const auto& owner) { return !owner.second.ranges.empty(); }) ||
+           std::any_of(wholes_.begin(), wholes_.end(),
+                       [](const auto& whole) { return whole.second.kind != Kind::none; });
+}
+
 bool LockChange::gave_way() const {
     return std::any_of(before.begin(), before.end(),
                        [](const FileLock& piece) { return piece.kind != Kind::none; });

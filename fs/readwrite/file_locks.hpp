@@ -71,6 +71,8 @@ class FileLocks {
     /// The open file is no more.
     void released(std::uint64_t handle);
 
+    /// Whether anybody has a lock.
+    [[nodiscard]] bool are_held() const;
     [[nodiscard]] bool empty() const { return owners_.empty() && wholes_.empty(); }
 
   private:

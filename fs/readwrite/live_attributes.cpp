@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/dir/caller_scope.hpp"
+#include "fs/readwrite/live_deed.hpp"
 #include "fs/readwrite/live_operations.hpp"
 
 namespace tierfs {
@@ -234,6 +235,8 @@ void list_xattrs(fuse_req_t raw, fuse_ino_t node, std::size_t size) {
     request.bytes(shown);
 }
 
+constexpr int kOnlyNew = 1;  // XATTR_CREATE of setxattr(2)
+
 /// The list sets the mode, too, and the set-group-ID bit is for members of the group alone
 /// (posix_acl_update_mode of the kernel).
 Result<void> leave_group(LiveOperations& operations, const LivePlace& place, const Changer& changer) {
@@ -248,10 +251,12 @@ void set_xattr(fuse_req_t raw, fuse_ino_t node, const char* name, const char* va
                int flags) {
     auto& operations = Session::user_of<LiveOperations>(raw);
     const auto changer = changer_of(raw);
+    LiveDeed deed(operations.record(), Session::current().unique);
     LiveRequest request(raw, node);
     if (std::string_view(name).starts_with(kOwnPrefix)) return request.error(EPERM);
     const auto place = place_of(operations, node);
     if (!place) return request.refuse(place.error());
+    if (deed.was_begun()) flags &= ~kOnlyNew;  // which it may have done
     auto done = operations.origin().set_xattr(*place->held, name, {value, size}, flags);
     if (done && std::string_view(name) == kAccessList) done = leave_group(operations, *place, changer);
     if (!done) return request.refuse(done.error());
@@ -260,11 +265,13 @@ void set_xattr(fuse_req_t raw, fuse_ino_t node, const char* name, const char* va
 
 void remove_xattr(fuse_req_t raw, fuse_ino_t node, const char* name) {
     auto& operations = Session::user_of<LiveOperations>(raw);
+    LiveDeed deed(operations.record(), Session::current().unique);
     LiveRequest request(raw, node);
     if (std::string_view(name).starts_with(kOwnPrefix)) return request.error(EPERM);
     const auto place = place_of(operations, node);
     if (!place) return request.refuse(place.error());
-    const auto done = operations.origin().remove_xattr(*place->held, name);
+    auto done = operations.origin().remove_xattr(*place->held, name);
+    if (!done && done.error().code == ENODATA && deed.was_begun()) done = {};
     if (!done) return request.refuse(done.error());
     request.ok();
 }

@@ -36,7 +36,12 @@ void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     const pid_t asker = ::fuse_req_ctx(raw)->pid;
     const auto uid = ::fuse_req_ctx(raw)->uid;
     const auto changer = changer_of(raw);
+    const auto unique = Session::current().unique;
     LiveRequest request(raw, node);
+    if (const auto answered = operations.files().answered_before(unique)) {
+        request.opened(open_reply(operations, *answered));
+        return;
+    }
     const auto place = place_of(operations, node);
     if (!place) return request.refuse(place.error());
     const int flags = file->flags;
@@ -47,11 +52,11 @@ void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
             return request.refuse(done.error());
         act_for({uid, true});
     }
-    const auto opened = operations.files().open(
-        place->node, place->held, flags, [&] { return operations.origin().open(*place->held, flags); });
+    const auto opened = operations.files().open(place->node, place->held, flags, {unique, uid}, [&] {
+        return operations.origin().open(*place->held, flags);
+    });
     if (!opened) return request.refuse(opened.error());
     if (const auto made = operations.files().find(opened->handle)) {
-        made->opener = uid;
         made->share = std::move(*share);
         if (made->writes) made->users.add(asker);
     }

@@ -92,13 +92,13 @@ void read_entries(fuse_req_t raw, fuse_ino_t node, std::size_t size, off_t offse
                   bool plus) {
     auto& operations = Session::user_of<LiveOperations>(raw);
     LiveRequest request(raw, node);
-    const auto directory = operations.directory(file->fh);
-    if (!directory) return request.error(EBADF);
+    const auto directory = operations.directory(file->fh, node, Session::current().uid);
+    if (!directory) return request.refuse(directory.error());
     const auto place = plus ? place_of(operations, node) : Result<LivePlace>();
     if (!place) return request.refuse(place.error());
     Filler filler(operations, std::min(size, kLargestReply));
     for (std::int64_t at = offset;;) {
-        const auto entry = directory->read(at);
+        const auto entry = (*directory)->read(at);
         if (!entry && filler.empty()) return request.refuse(entry.error());
         if (!entry || !*entry) break;
         if (!(plus ? filler.add_plus(*place, **entry) : filler.add(**entry))) break;
@@ -119,9 +119,9 @@ void read_directory_plus(fuse_req_t raw, fuse_ino_t node, std::size_t size, off_
 void sync_directory(fuse_req_t raw, fuse_ino_t node, int data_only, fuse_file_info* file) {
     auto& operations = Session::user_of<LiveOperations>(raw);
     LiveRequest request(raw, node);
-    const auto directory = operations.directory(file->fh);
-    if (!directory) return request.error(EBADF);
-    const auto done = directory->sync(data_only != 0);
+    const auto directory = operations.directory(file->fh, node, Session::current().uid);
+    if (!directory) return request.refuse(directory.error());
+    const auto done = (*directory)->sync(data_only != 0);
     if (!done) return request.refuse(done.error());
     request.ok();
 }

@@ -61,7 +61,7 @@ bool LiveFiles::is_settled(const PosixAttributes& attributes, std::int64_t now) 
 }
 
 LiveFiles::Opened LiveFiles::add(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file,
-                                 int flags, bool is_wanted, bool has_pages) {
+                                 int flags, Asker asker, bool is_wanted, bool has_pages) {
     nodes_.opened(node, held);
     {
         auto& content = node->content;
@@ -78,33 +78,87 @@ LiveFiles::Opened LiveFiles::add(const LiveNodePtr& node, const PosixNodePtr& he
     made->writes = is_open_for_writing(flags);
     made->closers = readers_.get();
     made->is_passed = opened.backing_id != 0;
+    made->opener = asker.uid;
     const MutexLock lock(mutex_);
     opened.handle = next_++;
+    if (record_ != nullptr) {
+        LiveRecord::Open kept;
+        kept.node = node->id;
+        kept.unique = asker.unique;
+        kept.flags = flags;
+        kept.backing_id = opened.backing_id;
+        kept.descriptor = made->file->descriptor();
+        kept.opener = asker.uid;
+        kept = record_->add_open(kept);
+        opened.handle = kept.handle;
+        made->slot = kept.slot;
+    }
     files_.emplace(opened.handle, std::move(made));
     return opened;
 }
 
+Result<void> LiveFiles::restore(const LiveRecord::Open& open, FileDescriptor file,
+                                DescriptorShares::Share share) {
+    auto node = nodes_.find(open.node);
+    if (!node) return fail(std::move(node.error()));
+    auto adopted = nodes_.origin().adopt(std::move(file));
+    if (!adopted) return fail(std::move(adopted.error()));
+    const bool writes = is_open_for_writing(open.flags);
+    if (writes) LiveChange(*node).leave_open();
+    nodes_.opened(*node, adopted->node);
+    {
+        auto& content = (*node)->content;
+        const MutexLock lock(content.mutex);
+        content.is_seen = true;
+        ++content.opens;
+    }
+    passthrough_.restore(**node, *adopted->file, open.flags, open.backing_id);
+    auto made = std::make_shared<LiveFile>();
+    made->node = std::move(*node);
+    made->file = std::move(adopted->file);
+    made->writes = writes;
+    made->is_passed = open.backing_id != 0;
+    made->opener = open.opener;
+    made->share = std::move(share);
+    made->slot = open.slot;
+    made->closers = readers_.get();
+    const MutexLock lock(mutex_);
+    files_.emplace(open.handle, std::move(made));
+    return {};
+}
+
+std::optional<LiveFiles::Opened> LiveFiles::answered_before(std::uint64_t unique) {
+    const auto kept = record_ != nullptr ? record_->answered_before(unique) : std::nullopt;
+    if (!kept || !find(kept->handle)) return std::nullopt;
+    Opened opened;
+    opened.handle = kept->handle;
+    opened.backing_id = kept->backing_id;
+    opened.is_flushed = true;
+    return opened;
+}
+
 Result<LiveFiles::Opened> LiveFiles::open(const LiveNodePtr& node, const PosixNodePtr& held, int flags,
-                                          const std::function<Result<PosixFilePtr>()>& open) {
+                                          Asker asker, const std::function<Result<PosixFilePtr>()>& open) {
     if (is_open_for_writing(flags) || (flags & O_TRUNC) != 0) {
         LiveChange change(node);  // before O_TRUNC takes effect
         auto file = open();
         if (!file) return fail(std::move(file.error()));
         if (is_open_for_writing(flags)) change.leave_open();
-        return add(node, held, std::move(*file), flags, true, false);
+        return add(node, held, std::move(*file), flags, asker, true, false);
     }
     auto file = open();
     if (!file) return fail(std::move(file.error()));
     const auto settled = settle(node, **file);
-    auto opened = add(node, held, std::move(*file), flags, !settled.through_tiers, settled.keeps_cache);
+    auto opened =
+        add(node, held, std::move(*file), flags, asker, !settled.through_tiers, settled.keeps_cache);
     opened.keeps_cache = settled.keeps_cache && opened.backing_id == 0;
     return opened;
 }
 
 LiveFiles::Opened LiveFiles::created(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file,
-                                     int flags) {
+                                     int flags, Asker asker) {
     if (is_open_for_writing(flags)) LiveChange(node).leave_open();
-    auto opened = add(node, held, std::move(file), flags, true, false);
+    auto opened = add(node, held, std::move(file), flags, asker, true, false);
     opened.is_flushed = true;  // closing it is what puts it there
     return opened;
 }
@@ -186,6 +240,7 @@ void LiveFiles::close(std::uint64_t handle) {
         if (found == files_.end()) return;
         closed = std::move(found->second);
         files_.erase(found);
+        if (record_ != nullptr) record_->remove_open(closed->slot);
     }
     const auto node = closed->node;
     nodes_.closed(node);

@@ -18,6 +18,7 @@
 #include "fs/readwrite/file_users.hpp"
 #include "fs/readwrite/live_nodes.hpp"
 #include "fs/readwrite/live_passthrough.hpp"
+#include "fs/readwrite/live_record.hpp"
 #include "tiering/store/store.hpp"
 
 namespace tierfs {
@@ -36,7 +37,8 @@ struct LiveFile {
     bool is_passed = false;    ///< the kernel does not say who writes
     std::uint32_t opener = 0;  ///< the user who opened it
     DescriptorShares::Share share;
-    FileUsers users;                ///< of one that is open for writing
+    std::uint32_t slot = LiveRecord::kNoSlot;  ///< in the record
+    FileUsers users;                           ///< of one that is open for writing
     WorkerPool* closers = nullptr;  ///< null: closing waits for no answers (PosixOrigin::waits_for_answers)
 };
 using LiveFilePtr = std::shared_ptr<LiveFile>;
@@ -79,13 +81,15 @@ class LiveFiles {
     /// `identity`: Origin::identity. `readers`: threads for reads of the origin's file that follow a failed
     /// read of the tiers, and to close what an answer lets go of; 0: those that bring the failure do it,
     /// which they may where the origin does not wait for answers (PosixOrigin::waits_for_answers).
-    /// `is_passthrough_asked_for`: see LivePassthrough.
+    /// `is_passthrough_asked_for`: see LivePassthrough. `record`: where opens are kept for the next daemon; null: nobody
+    /// takes over. It must outlive this.
     LiveFiles(Store& store, LiveNodes& nodes, std::string identity, unsigned readers,
-              bool is_passthrough_asked_for = false)
+              bool is_passthrough_asked_for = false, LiveRecord* record = nullptr)
         : store_(store),
           nodes_(nodes),
           identity_(std::move(identity)),
           readers_(readers != 0 ? std::make_unique<WorkerPool>(readers) : nullptr),
+          record_(record),
           passthrough_(is_passthrough_asked_for) {}
 
     struct Opened {
@@ -94,11 +98,21 @@ class LiveFiles {
         bool is_flushed = false;      ///< close(2) tells what became of what it changed
         std::int32_t backing_id = 0;  ///< not 0: the kernel reads and writes it by itself
     };
+    /// The request that opens a file.
+    struct Asker {
+        std::uint64_t unique = 0;  ///< its number
+        std::uint32_t uid = 0;
+    };
     /// `open` opens the origin's file, which `held` is.
-    Result<Opened> open(const LiveNodePtr& node, const PosixNodePtr& held, int flags,
+    Result<Opened> open(const LiveNodePtr& node, const PosixNodePtr& held, int flags, Asker asker,
                         const std::function<Result<PosixFilePtr>()>& open);
     /// Takes in a file that was just made, open with these flags. `held` may be null.
-    Opened created(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file, int flags);
+    Opened created(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file, int flags,
+                   Asker asker);
+    /// The same of one that an earlier daemon had open. Before the first request.
+    Result<void> restore(const LiveRecord::Open& open, FileDescriptor file, DescriptorShares::Share share);
+    /// The open that an earlier daemon made for a request which it did not answer.
+    std::optional<Opened> answered_before(std::uint64_t unique);
     /// Null: no such open.
     LiveFilePtr find(std::uint64_t handle);
     void close(std::uint64_t handle);
@@ -145,7 +159,7 @@ class LiveFiles {
 
   private:
     /// `is_wanted`: see LivePassthrough::open. `has_pages`: see Settled::keeps_cache.
-    Opened add(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file, int flags,
+    Opened add(const LiveNodePtr& node, const PosixNodePtr& held, PosixFilePtr file, int flags, Asker asker,
                bool is_wanted, bool has_pages);
     struct Settled {
         bool through_tiers = false;  ///< readers get one version, through the tiers
@@ -169,6 +183,7 @@ class LiveFiles {
     LiveNodes& nodes_;
     const std::string identity_;
     const std::unique_ptr<WorkerPool> readers_;
+    LiveRecord* const record_;
     LivePassthrough passthrough_;
     Mutex mutex_;
     std::unordered_map<std::uint64_t, LiveFilePtr> files_ TIERFS_GUARDED_BY(mutex_);

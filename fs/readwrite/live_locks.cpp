@@ -27,7 +27,8 @@ bool forgets(fuse_session* session, NodeId node) {
 
 }  // namespace
 
-LiveLocks::LiveLocks(LiveFiles& files, bool serves) : files_(files), serves_(serves) {
+LiveLocks::LiveLocks(LiveFiles& files, bool serves, LiveRecord* record)
+    : files_(files), serves_(serves), record_(record) {
     if (!serves_) return;
     forgetters_ = std::make_unique<WorkerPool>(kForgetters);
     thread_ = std::thread([this] { run(); });
@@ -81,6 +82,7 @@ void LiveLocks::post(const LiveNodePtr& node, Job job) {
     MutexLock lock(mutex_);
     auto& turns = turns_[node.get()];  // stays where it is until it is erased below
     if (!turns.row) turns.row = std::make_unique<Row>(node);
+    count(turns, true);
     turns.jobs.push_back(std::move(job));
     if (turns.is_taken) return;
     turns.is_taken = true;
@@ -94,6 +96,7 @@ void LiveLocks::post(const LiveNodePtr& node, Job job) {
         lock.lock();
     }
     turns.is_taken = false;
+    count(turns, row.locks.are_held() || !row.waiters.empty());
     if (row.locks.empty() && row.waiters.empty()) {
         set_due(turns, std::nullopt);
         idle = std::move(turns.row);
@@ -103,6 +106,18 @@ void LiveLocks::post(const LiveNodePtr& node, Job job) {
     } else if (const auto next = next_try(row); !turns.due || *turns.due > next) {
         set_due(turns, next);
     }
+}
+
+// Before anything is done with its locks, so that no daemon takes over from one that dies meanwhile.
+void LiveLocks::count(Turns& turns, bool is_locked) {
+    if (turns.is_locked == is_locked) return;
+    turns.is_locked = is_locked;
+    if (is_locked) {
+        ++locked_;
+    } else {
+        --locked_;
+    }
+    if (record_ != nullptr) record_->set_locked(locked_);
 }
 
 LiveLocks::Clock::time_point LiveLocks::next_try(const Row& row) {

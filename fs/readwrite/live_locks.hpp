@@ -37,8 +37,9 @@ namespace tierfs {
 /// ours being held: whoever finds others at it leaves them his job. Thread-safe. `files` must outlive it.
 class LiveLocks {
   public:
-    /// `serves`: the origin has locks (PosixOrigin::has_locks); else nothing may be asked here.
-    LiveLocks(LiveFiles& files, bool serves);
+    /// `serves`: the origin has locks (PosixOrigin::has_locks); else nothing may be asked here. `record`: is told how many
+    /// files have some; may be null.
+    LiveLocks(LiveFiles& files, bool serves, LiveRecord* record = nullptr);
     ~LiveLocks() { stop(); }
     LiveLocks(const LiveLocks&) = delete;
     LiveLocks& operator=(const LiveLocks&) = delete;
@@ -84,12 +85,14 @@ class LiveLocks {
         std::unique_ptr<Row> row;
         std::deque<Job> jobs;
         bool is_taken = false;
+        bool is_locked = false;  ///< or may be in a moment
         std::optional<Clock::time_point> due;
     };
 
     /// Does a job when it is the file's turn: at once on this thread, or later on that of whoever is at it.
     void post(const LiveNodePtr& node, Job job);
     void set_due(Turns& turns, std::optional<Clock::time_point> due) TIERFS_REQUIRES(mutex_);
+    void count(Turns& turns, bool is_locked) TIERFS_REQUIRES(mutex_);
     /// When the row is to be tried again, at the latest.
     static Clock::time_point next_try(const Row& row);
     [[nodiscard]] bool is_stopping();
@@ -115,6 +118,7 @@ class LiveLocks {
 
     LiveFiles& files_;
     const bool serves_;
+    LiveRecord* const record_;
     Mutex mutex_;
     std::condition_variable wake_;
     std::condition_variable ended_;
@@ -122,6 +126,7 @@ class LiveLocks {
     bool has_ended_ TIERFS_GUARDED_BY(mutex_) = false;   ///< the thread
     unsigned forgetting_ TIERFS_GUARDED_BY(mutex_) = 0;  ///< how many wait for the kernel to forget
     std::unordered_map<const LiveNode*, Turns> turns_ TIERFS_GUARDED_BY(mutex_);
+    std::uint64_t locked_ TIERFS_GUARDED_BY(mutex_) = 0;  ///< files of `turns_`
     /// When rows are to be tried again.
     std::set<std::pair<Clock::time_point, LiveNodePtr>> due_ TIERFS_GUARDED_BY(mutex_);
     std::unique_ptr<WorkerPool> forgetters_;  ///< they tell the kernel what to forget, as no handler may

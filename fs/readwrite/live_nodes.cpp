@@ -20,13 +20,53 @@ Error stale(const char* what) {
 
 }  // namespace
 
-LiveNodes::LiveNodes(PosixOrigin& origin, const PosixAttributes& root, std::size_t held)
-    : origin_(origin), held_(held * (kCostOfHeld + 112)) {
+LiveNodes::LiveNodes(PosixOrigin& origin, const PosixAttributes& root, std::size_t held, LiveRecord* record)
+    : origin_(origin), record_(record), held_(held * (kCostOfHeld + 112)) {
     auto node = std::make_shared<LiveNode>(kRootNode, root.identity(), S_IFDIR);
     node->kept = origin.root();
     const MutexLock lock(mutex_);
     by_identity_.emplace(node->identity, node);
     nodes_.emplace(kRootNode, std::move(node));
+    if (record_ != nullptr) restore();
+}
+
+/// What the kernel knows of an earlier daemon. Names that lead elsewhere by now are found out when they are used.
+void LiveNodes::restore() {
+    auto all = record_->nodes();
+    for (const auto& known : all) {
+        auto node = std::make_shared<LiveNode>(known.id, known.identity, known.type);
+        node->lookups = known.lookups;
+        node->place = known.place;
+        by_identity_[known.identity] = node;
+        nodes_[known.id] = std::move(node);
+    }
+    for (auto& known : all) {
+        const auto& node = nodes_.at(known.id);
+        for (auto& [parent, name] : known.names) {
+            const auto found = nodes_.find(parent);
+            if (found == nodes_.end()) continue;
+            if (node->names.size() >= kMostNames) node->names.pop_back();
+            node->names.insert(node->names.begin(), {found->second, std::move(name)});
+        }
+    }
+    next_ = record_->next_node();
+}
+
+/// Before the kernel is told, so that what is recorded is never too low.
+void LiveNodes::count_lookups(LiveNode& node, std::uint64_t lookups) {
+    node.lookups = lookups;
+    if (record_ != nullptr) record_->set_lookups(node.place, lookups);
+}
+
+void LiveNodes::rewrite_record() {
+    record_->begin_rewrite();
+    for (const auto& [id, node] : nodes_) {
+        if (id == kRootNode) continue;
+        node->place = record_->add_node(id, node->identity, node->type, node->lookups);
+        for (auto name = node->names.rbegin(); name != node->names.rend(); ++name)
+            record_->add_name(id, name->parent->id, name->name);
+    }
+    record_->end_rewrite();
 }
 
 LiveNodes::~LiveNodes() {
@@ -159,6 +199,7 @@ void LiveNodes::add_name(LiveNode& node, const LiveNodePtr& parent, const std::s
     std::erase(node.names, one);
     if (node.names.size() >= kMostNames) node.names.pop_back();
     node.names.insert(node.names.begin(), std::move(one));
+    if (record_ != nullptr) record_->add_name(node.id, parent->id, name);
 }
 
 LiveNodePtr LiveNodes::met(const LiveNodePtr& parent, const std::string& name,
@@ -181,10 +222,12 @@ LiveNodePtr LiveNodes::met_locked(const PosixAttributes& attributes, PosixNodePt
     const mode_t type = attributes.status.st_mode & S_IFMT;
     auto& node = by_identity_[identity];
     if (!node || node->type != type) {  // a number that is used again without a time of birth
+        if (record_ != nullptr && record_->is_to_be_rewritten()) rewrite_record();
         node = std::make_shared<LiveNode>(next_++, identity, type);
         nodes_.emplace(node->id, node);
+        if (record_ != nullptr) node->place = record_->add_node(node->id, identity, type, 0);
     }
-    ++node->lookups;
+    count_lookups(*node, node->lookups + 1);
     if (!node->nameless) node->nameless = attributes.node;
     if (held) held_.put(node->id, std::move(held), kCostOfHeld);
     return node;
@@ -196,7 +239,7 @@ void LiveNodes::forget(NodeId id, std::uint64_t lookups) {
     const auto found = nodes_.find(id);
     if (found == nodes_.end() || id == kRootNode) return;
     auto& node = *found->second;
-    node.lookups -= std::min(node.lookups, lookups);
+    count_lookups(node, node.lookups - std::min(node.lookups, lookups));
     if (node.lookups != 0) return;
     gone = std::move(found->second);
     nodes_.erase(found);
@@ -210,10 +253,11 @@ LiveNodes::Leaving LiveNodes::leaving(const PosixNode& directory, const LiveNode
     const auto found = origin_.look_up(directory, name);
     if (!found) return {};
     Leaving leaving;
+    leaving.identity = found->identity();
     {
         const MutexLock lock(mutex_);
         const auto same = by_identity_.find(found->identity());
-        if (same == by_identity_.end() || same->second->id == kRootNode) return {};
+        if (same == by_identity_.end() || same->second->id == kRootNode) return leaving;
         leaving.node = same->second;
         add_name(*leaving.node, parent, name);
     }

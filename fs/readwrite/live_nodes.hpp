@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "config/base/mutex.hpp"
 #include "config/base/result.hpp"
 #include "config/base/sharded_lru.hpp"
+#include "fs/readwrite/live_record.hpp"
 #include "tiering/index/index.hpp"
 
 namespace tierfs {
@@ -94,10 +96,11 @@ class LiveNode {
     };
     // Guarded by the mutex of LiveNodes.
     std::uint64_t lookups = 0, opens = 0;
-    std::vector<Name> names;  ///< where it was met, the last first; some may be out of date
-    PosixNodePtr kept;        ///< as long as somebody has it open, whatever becomes of its names
-    bool is_let_go = false;   ///< it has lost its last name: no descriptor of it outlives its last close
-    PosixNodePtr nameless;    ///< how it is reached when no name leads to it (PosixAttributes::node)
+    LiveRecord::Place place = 0;  ///< of `lookups` in the record
+    std::vector<Name> names;      ///< where it was met, the last first; some may be out of date
+    PosixNodePtr kept;            ///< as long as somebody has it open, whatever becomes of its names
+    bool is_let_go = false;       ///< it has lost its last name: no descriptor of it outlives its last close
+    PosixNodePtr nameless;        ///< how it is reached when no name leads to it (PosixAttributes::node)
 };
 
 /// The files that the kernel knows, by node id and by what they are at the origin, until it forgets them.
@@ -111,8 +114,10 @@ class LiveNodes {
     /// Names under which one file is looked for.
     static constexpr std::size_t kMostNames = 8;
 
-    /// `held`: so many descriptors of nodes are kept.
-    LiveNodes(PosixOrigin& origin, const PosixAttributes& root, std::size_t held);
+    /// `held`: so many descriptors of nodes are kept. `record`: where they are kept for the next daemon, and what the one
+    /// before this left there; null: nobody takes over. It must outlive this.
+    LiveNodes(PosixOrigin& origin, const PosixAttributes& root, std::size_t held,
+              LiveRecord* record = nullptr);
     ~LiveNodes();
     LiveNodes(const LiveNodes&) = delete;
     LiveNodes& operator=(const LiveNodes&) = delete;
@@ -144,6 +149,7 @@ class LiveNodes {
     struct Leaving {
         LiveNodePtr node;
         PosixNodePtr held;
+        std::optional<PosixIdentity> identity = {};  ///< of what is there, whoever knows it
     };
     Leaving leaving(const PosixNode& directory, const LiveNodePtr& parent, const std::string& name);
     /// It has lost it. When that was the last one, it is let go: its space is free when this returns, or when
@@ -163,7 +169,7 @@ class LiveNodes {
     Result<std::string> path(const LiveNodePtr& node);
 
     [[nodiscard]] std::uint64_t known();
-    [[nodiscard]] const PosixOrigin& origin() const { return origin_; }
+    [[nodiscard]] PosixOrigin& origin() const { return origin_; }
 
   private:
     struct IdentityHash {
@@ -192,10 +198,14 @@ class LiveNodes {
     /// False: it was not before.
     bool add_restless(NodeId parent, const std::string& name) TIERFS_REQUIRES(mutex_);
     bool is_restless(NodeId parent, const std::string& name);
-    static void add_name(LiveNode& node, const LiveNodePtr& parent, const std::string& name);
+    void add_name(LiveNode& node, const LiveNodePtr& parent, const std::string& name) TIERFS_REQUIRES(mutex_);
+    void restore() TIERFS_REQUIRES(mutex_);
+    void count_lookups(LiveNode& node, std::uint64_t lookups) TIERFS_REQUIRES(mutex_);
+    void rewrite_record() TIERFS_REQUIRES(mutex_);
     LiveNodePtr met_locked(const PosixAttributes& attributes, PosixNodePtr held) TIERFS_REQUIRES(mutex_);
 
     PosixOrigin& origin_;
+    LiveRecord* const record_;
     Mutex mutex_;
     std::unordered_map<NodeId, LiveNodePtr> nodes_ TIERFS_GUARDED_BY(mutex_);
     std::unordered_map<PosixIdentity, LiveNodePtr, IdentityHash> by_identity_ TIERFS_GUARDED_BY(mutex_);

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLongestAbsent{5000};
 constexpr unsigned kReaders = 4;
+constexpr unsigned kHandleBits = 40;  // of directories that one daemon opens
 
 double seconds(std::chrono::milliseconds duration) {
     constexpr double kDecades = 1e9;
@@ -75,18 +76,19 @@ fuse_lowlevel_ops make_table() {
 Result<std::unique_ptr<LiveOperations>> LiveOperations::open(PosixOrigin& origin, Store& store,
                                                              const std::string& identity,
                                                              const Settings& settings,
-                                                             std::string mount_device) {
+                                                             std::string mount_device, LiveRecord* record) {
     const auto root = origin.attributes(*origin.root());
     if (!root) return fail(root.error());
     return std::unique_ptr<LiveOperations>(
-        new LiveOperations(origin, store, identity, settings, std::move(mount_device), *root));
+        new LiveOperations(origin, store, identity, settings, std::move(mount_device), *root, record));
 }
 
 LiveOperations::LiveOperations(PosixOrigin& origin, Store& store, const std::string& identity,
                                const Settings& settings, std::string mount_device,
-                               const PosixAttributes& root)
+                               const PosixAttributes& root, LiveRecord* record)
     : origin_(origin),
       store_(store),
+      record_(record),
       shares_(origin.holds_for_nothing() ? std::numeric_limits<std::size_t>::max() / 2
                                          : DescriptorShares::for_files(most_descriptors())),
       mount_device_(std::move(mount_device)),
@@ -95,10 +97,12 @@ LiveOperations::LiveOperations(PosixOrigin& origin, Store& store, const std::str
       // A bucket is asked again at once for a name that another host may have made: see BucketCalls.
       absent_s_(origin.answers_cheaply() ? seconds(std::min(settings.metadata_ttl, kLongestAbsent)) : 0),
       pack_max_object_(settings.pack_max_object),
-      nodes_(origin, root, descriptors_to_keep()),
+      nodes_(origin, root, descriptors_to_keep(), record),
       files_(store, nodes_, identity, origin.waits_for_answers() ? kReaders : 0,
-             settings.writes_passthrough == "true"),
-      locks_(files_, origin.has_locks()) {}
+             settings.writes_passthrough == "true", record),
+      locks_(files_, origin.has_locks(), record),
+      next_(record != nullptr ? std::uint64_t{record->generation()} << kHandleBits : 1),
+      first_(next_) {}
 
 const fuse_lowlevel_ops& LiveOperations::table() {
     static const fuse_lowlevel_ops operations = make_table();
@@ -146,6 +150,20 @@ PosixDirectoryPtr LiveOperations::directory(std::uint64_t handle) {
     const MutexLock lock(mutex_);
     const auto found = directories_.find(handle);
     return found == directories_.end() ? nullptr : found->second.directory;
+}
+
+Result<PosixDirectoryPtr> LiveOperations::directory(std::uint64_t handle, NodeId node, std::uint32_t uid) {
+    if (auto open = directory(handle)) return open;
+    if (record_ == nullptr || handle >= first_) return fail(EBADF, "no such directory is open");
+    const auto place = place_of(*this, node);
+    if (!place) return fail(place.error());
+    auto share = shares_.take(uid, 1);
+    if (!share) return fail(ENFILE, "too many files are open");
+    auto opened = origin_.open_directory(*place->held);
+    if (!opened) return opened;
+    const MutexLock lock(mutex_);
+    return directories_.try_emplace(handle, OpenDirectory{std::move(*opened), std::move(*share)})
+        .first->second.directory;
 }
 
 void LiveOperations::remove_directory(std::uint64_t handle) {

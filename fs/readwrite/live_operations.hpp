@@ -33,11 +33,11 @@ namespace tierfs {
 /// requests.
 class LiveOperations {
   public:
-    /// `identity`: Origin::identity. `mount_device`: "MAJOR:MINOR" of the mount. ESTALE, EIO: the root cannot be
-    /// asked.
+    /// `identity`: Origin::identity. `mount_device`: "MAJOR:MINOR" of the mount. `record`: see LiveNodes and LiveFiles.
+    /// ESTALE, EIO: the root cannot be asked.
     static Result<std::unique_ptr<LiveOperations>> open(PosixOrigin& origin, Store& store,
                                                         const std::string& identity, const Settings& settings,
-                                                        std::string mount_device);
+                                                        std::string mount_device, LiveRecord* record);
 
     /// libfuse's table; its functions expect Session::user_of<LiveOperations>.
     static const fuse_lowlevel_ops& table();
@@ -74,11 +74,15 @@ class LiveOperations {
     /// Open directories, by handle.
     std::uint64_t add_directory(PosixDirectoryPtr directory, DescriptorShares::Share share);
     PosixDirectoryPtr directory(std::uint64_t handle);
+    /// The same of one that an earlier daemon had open: it is opened anew.
+    Result<PosixDirectoryPtr> directory(std::uint64_t handle, NodeId node, std::uint32_t uid);
+    /// Null: no daemon takes over from this one.
+    [[nodiscard]] LiveRecord* record() const { return record_; }
     void remove_directory(std::uint64_t handle);
 
   private:
     LiveOperations(PosixOrigin& origin, Store& store, const std::string& identity, const Settings& settings,
-                   std::string mount_device, const PosixAttributes& root);
+                   std::string mount_device, const PosixAttributes& root, LiveRecord* record);
 
     struct OpenDirectory {
         PosixDirectoryPtr directory;
@@ -87,6 +91,7 @@ class LiveOperations {
 
     PosixOrigin& origin_;
     Store& store_;
+    LiveRecord* const record_;
     DescriptorShares shares_;
     const std::string mount_device_;
     const std::uint64_t device_;  ///< of the root
@@ -99,7 +104,9 @@ class LiveOperations {
     LiveLocks locks_;
     Mutex mutex_;
     std::unordered_map<std::uint64_t, OpenDirectory> directories_ TIERFS_GUARDED_BY(mutex_);
-    std::uint64_t next_ TIERFS_GUARDED_BY(mutex_) = 1;
+    std::uint64_t next_
+        TIERFS_GUARDED_BY(mutex_);  ///< of this daemon's handles; earlier ones had smaller ones
+    const std::uint64_t first_;
 };
 
 /// A node and the origin's file behind it.

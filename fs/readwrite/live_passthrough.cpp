@@ -192,6 +192,28 @@ std::int32_t LivePassthrough::open(LiveNode& node, PosixFile& file, int flags, b
     return answer;
 }
 
+// Whatever was stored through mappings until now is taken to be news: nobody remembers what the file was before.
+void LivePassthrough::restore(LiveNode& node, PosixFile& file, int flags, std::int32_t backing_id) {
+    auto& passed = node.passed;
+    const bool may_map = backing_id != 0 && (flags & O_ACCMODE) == O_RDWR && !file.looks_itself();
+    auto own = may_map ? std::make_shared<const FileDescriptor>(open_again(file.descriptor())) : nullptr;
+    bool is_first = false;
+    {
+        const MutexLock lock(passed.mutex);
+        is_first = ++passed.opens == 1;
+        passed.backing_id = backing_id;
+        if (may_map) {
+            ++passed.generation;
+            passed.is_mapped = true;
+            if (!passed.file) passed.file = std::move(own);
+        }
+    }
+    if (backing_id == 0) return;
+    const MutexLock lock(mutex_);
+    ++opens_;
+    if (is_first) ++files_;
+}
+
 void LivePassthrough::close(const LiveNodePtr& node) {
     auto& passed = node->passed;
     std::int32_t ended = 0;

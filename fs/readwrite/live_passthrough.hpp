@@ -59,6 +59,8 @@ class LivePassthrough {
     /// Counts an open; `flags` as of open(2). `is_wanted`: passing it through makes sense, if the node is not
     /// open yet. Returns the number that the kernel registered; 0: the daemon reads and writes.
     std::int32_t open(LiveNode& node, PosixFile& file, int flags, bool is_wanted);
+    /// Counts an open of an earlier daemon, whose answer was `backing_id`.
+    void restore(LiveNode& node, PosixFile& file, int flags, std::int32_t backing_id);
     /// The end of an open that was counted. The descriptors that came with it are closed before, but for those of a file
     /// that says otherwise (PosixFile::looks_itself).
     void close(const LiveNodePtr& node);

@@ -79,6 +79,10 @@ class RequestBuffer {
     /// Makes the page resident that nearly all requests fit in: a process that is killed while the kernel
     /// would have to make it, with a request half copied, fails that request (EIO).
     void touch() { bytes()[0] = std::byte{0}; }
+    /// The same of all pages, where an error would be a lost write.
+    void touch_all() {
+        if (::madvise(memory_, kRequestBuffer, MADV_POPULATE_WRITE) != 0) touch();
+    }
     [[nodiscard]] std::span<std::byte> bytes() const {
         return {static_cast<std::byte*>(memory_), kRequestBuffer};
     }
@@ -243,7 +247,12 @@ void Session::serve(Busy& busy) {
     bool leaves = false;
     {
         RequestBuffer buffer;
-        if (buffer.valid()) buffer.touch();
+        const bool is_written_to = handlers_.record != nullptr && handlers_.patience.count() != 0;
+        if (buffer.valid() && is_written_to) {
+            buffer.touch_all();
+        } else if (buffer.valid()) {
+            buffer.touch();
+        }
         leaves = !buffer.valid() && running_ > least_;  // it was to be one more
         if (!buffer.valid() && !leaves)
             log::error("no memory for a request buffer: a thread of the mount ends");
