@@ -328,7 +328,7 @@ SupervisorStatus Daemon::supervisor_status() const {
     if (!settings_.supervisor) {
         supervisor.reason = "asked for with supervisor=off";
     } else if (!settings_.read_only && live_ == nullptr) {
-        supervisor.reason = "the mount is writable, and its source is no directory of this machine";
+        supervisor.reason = "the mount is writable";
     } else if (!record_.can_be_taken_over()) {
         supervisor.reason = "the kernel cannot send requests again: Linux 6.9 or later does";
     }

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <exception>
+#include <memory>
 #include <optional>
 
 #include "config/base/fault_point.hpp"
@@ -234,6 +235,11 @@ int serve_mount(const Settings& settings, Daemon& daemon, Channel& channel, Fold
     return broken ? 1 : 0;
 }
 
+[[noreturn]] void end_without_closing() {
+    log::flush();
+    ::_exit(1);
+}
+
 }  // namespace
 
 int run_daemon(DaemonStart start) {
@@ -250,10 +256,14 @@ int run_daemon(DaemonStart start) {
             if (!kept) return report_failure(channel, kept.error().message);
             start.kept = std::move(*kept);
         }
-        Daemon daemon(start, channel, locks);
+        const auto owned = std::make_unique<Daemon>(start, channel, locks);
+        auto& daemon = *owned;
         if (start.waits != WaitForTurn::no && !wait_for_turn(daemon, start, channel)) return 1;
         locks.hold(std::move(start.locks));
-        return serve_mount(start.settings, daemon, channel, locks, signals.get());
+        const int status = serve_mount(start.settings, daemon, channel, locks, signals.get());
+        // What it would close is gone from its keeper, too, and another daemon may want it.
+        if (status != 0 && start.live != nullptr) end_without_closing();
+        return status;
     } catch (const std::exception& error) {
         return report_failure(channel, std::string("starting failed: ") + error.what());
     }

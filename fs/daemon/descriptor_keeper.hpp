@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 
 #include "config/base/file_descriptor.hpp"
 #include "config/base/result.hpp"
@@ -12,9 +13,9 @@ namespace tierfs {
 
 /// Makes a process that shares the table of descriptors of the calling one, and so keeps open whatever that has open when
 /// it dies, at no cost until then. It does nothing but answer the other end of a line, and ends with it. Signals that the
-/// caller has blocked do not end it. While there is one thread. Returns the line, of which the caller keeps no copy, nor
-/// does a child of it; else the process does not end when the others have.
-Result<FileDescriptor> start_descriptor_keeper();
+/// caller has blocked do not end it. While there is one thread. `hand_over` gets the line and passes it to another process; false:
+/// it could not. The caller keeps no copy, or the keeper would not end when the others have.
+Result<void> start_descriptor_keeper(const std::function<bool(int line)>& hand_over);
 
 /// The descriptor with that number, of the process that died. EBADF: it had none; EPIPE: the keeper has gone.
 Result<FileDescriptor> ask_descriptor_keeper(const FileDescriptor& line, int number);

@@ -28,7 +28,7 @@ Result<std::unique_ptr<Engine>> ReadwriteEngine::open(Origin& origin, Namespace&
         auto share = operations.shares().take(open.opener, descriptors_of(open.flags));
         const auto taken = operations.files().restore(open, std::move(file),
                                                       share ? std::move(*share) : DescriptorShares::Share());
-        if (!taken) log::error(taken.error().within("taking an open file over").message);
+        if (!taken) return fail(taken.error().within("taking an open file over"));
     }
     return std::unique_ptr<Engine>(
         new ReadwriteEngine(names, settings, records.connection, std::move(directory), std::move(*opened)));

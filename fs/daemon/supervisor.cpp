@@ -16,14 +16,12 @@
 #include <optional>
 #include <utility>
 
-#include "backends/source_url.hpp"
 #include "config/base/fault_point.hpp"
 #include "config/base/log.hpp"
 #include "fs/cli/say.hpp"
 #include "fs/daemon/cache_devices.hpp"
 #include "fs/daemon/confinement.hpp"
 #include "fs/daemon/daemon.hpp"
-#include "fs/daemon/descriptor_keeper.hpp"
 #include "fs/daemon/mount_in_place.hpp"
 #include "fs/daemon/service_notice.hpp"
 #include "fs/daemon/supervisor_process.hpp"
@@ -75,27 +73,6 @@ Result<void> Supervisor::start() {
     record_ = std::move(*record);
     make_live_record();
     return fork_daemon();
-}
-
-// Of what is open elsewhere than on this machine nothing outlives the daemon.
-void Supervisor::make_live_record() {
-    if (settings_.read_only || !settings_.supervisor || !directory_of_source(settings_.source)) return;
-    auto record = LiveRecord::make();
-    if (record) {
-        live_ = std::move(*record);
-    } else {
-        log::warning(record.error().message + ": the mount ends with its daemon");
-    }
-}
-
-void Supervisor::keep_keeper(Message message) {
-    const auto generation = std::strtoul(message.text.c_str(), nullptr, 10);
-    keepers_.at(generation & 1U) = std::move(message.descriptor);
-}
-
-/// Locks of the cache's folders, which the next mount wants, go with them.
-void Supervisor::end_keepers() {
-    for (auto& line : keepers_) end_descriptor_keeper(std::move(line), kSilence);
 }
 
 Result<void> Supervisor::start_daemon() {

@@ -235,7 +235,12 @@ void list_xattrs(fuse_req_t raw, fuse_ino_t node, std::size_t size) {
     request.bytes(shown);
 }
 
-constexpr int kOnlyNew = 1;  // XATTR_CREATE of setxattr(2)
+bool has_value(LiveOperations& operations, const LivePlace& place, const char* name,
+               std::span<const char> value) {
+    std::vector<char> found(value.size() + 1);
+    const auto size = operations.origin().get_xattr(*place.held, name, found);
+    return size && *size == value.size() && std::equal(value.begin(), value.end(), found.begin());
+}
 
 /// The list sets the mode, too, and the set-group-ID bit is for members of the group alone
 /// (posix_acl_update_mode of the kernel).
@@ -256,8 +261,10 @@ void set_xattr(fuse_req_t raw, fuse_ino_t node, const char* name, const char* va
     if (std::string_view(name).starts_with(kOwnPrefix)) return request.error(EPERM);
     const auto place = place_of(operations, node);
     if (!place) return request.refuse(place.error());
-    if (deed.was_begun()) flags &= ~kOnlyNew;  // which it may have done
     auto done = operations.origin().set_xattr(*place->held, name, {value, size}, flags);
+    if (!done && done.error().code == EEXIST && deed.was_begun() &&
+        has_value(operations, *place, name, {value, size}))
+        done = {};
     if (done && std::string_view(name) == kAccessList) done = leave_group(operations, *place, changer);
     if (!done) return request.refuse(done.error());
     request.ok();

@@ -39,7 +39,7 @@ void open_file(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     const auto unique = Session::current().unique;
     LiveRequest request(raw, node);
     if (const auto answered = operations.files().answered_before(unique)) {
-        request.opened(open_reply(operations, *answered));
+        if (!request.opened(open_reply(operations, *answered))) operations.files().close(answered->handle);
         return;
     }
     const auto place = place_of(operations, node);

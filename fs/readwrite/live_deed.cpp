@@ -4,13 +4,6 @@
 
 namespace tierfs {
 
-namespace {
-
-/// The kernel takes times of birth from a clock that ticks up to 10 ms apart.
-constexpr std::int64_t kTick = 20'000'000;
-
-}  // namespace
-
 LiveDeed::LiveDeed(LiveRecord* record, std::uint64_t unique) {
     if (record == nullptr) return;
     if ((unique & kResent) != 0) deed_ = record->find_deed(unique);
@@ -28,7 +21,7 @@ bool LiveDeed::was_done() const {
 
 bool LiveDeed::made(const PosixAttributes& found, mode_t type, std::uint32_t uid) const {
     return was_begun_ && (found.status.st_mode & S_IFMT) == type && found.status.st_uid == uid &&
-           found.born_ns != 0 && found.born_ns + kTick >= deed_->begun_ns;
+           found.born_ns != 0 && found.born_ns >= deed_->begun_ns;
 }
 
 bool LiveDeed::concerned(const std::optional<PosixIdentity>& found) const {

@@ -103,6 +103,9 @@ Result<void> LiveFiles::restore(const LiveRecord::Open& open, FileDescriptor fil
     if (!node) return fail(std::move(node.error()));
     auto adopted = nodes_.origin().adopt(std::move(file));
     if (!adopted) return fail(std::move(adopted.error()));
+    const auto found = nodes_.origin().attributes(*adopted->node);
+    if (!found || found->identity() != (*node)->identity)
+        return fail(ESTALE, "the open file is another one than was recorded");
     const bool writes = is_open_for_writing(open.flags);
     if (writes) LiveChange(*node).leave_open();
     nodes_.opened(*node, adopted->node);
@@ -112,7 +115,7 @@ Result<void> LiveFiles::restore(const LiveRecord::Open& open, FileDescriptor fil
         content.is_seen = true;
         ++content.opens;
     }
-    passthrough_.restore(**node, *adopted->file, open.flags, open.backing_id);
+    passthrough_.restore(**node, *adopted->file, open.backing_id);
     auto made = std::make_shared<LiveFile>();
     made->node = std::move(*node);
     made->file = std::move(adopted->file);

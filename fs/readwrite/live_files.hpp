@@ -90,7 +90,7 @@ class LiveFiles {
           identity_(std::move(identity)),
           readers_(readers != 0 ? std::make_unique<WorkerPool>(readers) : nullptr),
           record_(record),
-          passthrough_(is_passthrough_asked_for) {}
+          passthrough_(is_passthrough_asked_for, record) {}
 
     struct Opened {
         std::uint64_t handle = 0;

@@ -38,7 +38,10 @@ bool create_answered_before(LiveOperations& operations, LiveRequest& request, st
     const auto file = opened ? operations.files().find(opened->handle) : nullptr;
     const auto now = file ? file->file->attributes() : fail(EBADF, "");
     if (!now) return false;
-    request.created(operations.entry(*file->node, *now), open_reply(operations, *opened));
+    if (!request.created(operations.entry(*file->node, *now), open_reply(operations, *opened))) {
+        operations.files().close(opened->handle);
+        operations.nodes().forget(file->node->id, 1);
+    }
     return true;
 }
 

@@ -199,7 +199,12 @@ void LiveNodes::add_name(LiveNode& node, const LiveNodePtr& parent, const std::s
     std::erase(node.names, one);
     if (node.names.size() >= kMostNames) node.names.pop_back();
     node.names.insert(node.names.begin(), std::move(one));
-    if (record_ != nullptr) record_->add_name(node.id, parent->id, name);
+    if (record_ == nullptr) return;
+    if (record_->is_to_be_rewritten()) {
+        rewrite_record();
+    } else {
+        record_->add_name(node.id, parent->id, name);
+    }
 }
 
 LiveNodePtr LiveNodes::met(const LiveNodePtr& parent, const std::string& name,

@@ -79,6 +79,8 @@ Result<std::unique_ptr<LiveOperations>> LiveOperations::open(PosixOrigin& origin
                                                              std::string mount_device, LiveRecord* record) {
     const auto root = origin.attributes(*origin.root());
     if (!root) return fail(root.error());
+    if (record != nullptr && !record->keeps_root(root->identity()))
+        return fail(ESTALE, "the source is another directory than the one that was mounted");
     return std::unique_ptr<LiveOperations>(
         new LiveOperations(origin, store, identity, settings, std::move(mount_device), *root, record));
 }

@@ -193,9 +193,9 @@ std::int32_t LivePassthrough::open(LiveNode& node, PosixFile& file, int flags, b
 }
 
 // Whatever was stored through mappings until now is taken to be news: nobody remembers what the file was before.
-void LivePassthrough::restore(LiveNode& node, PosixFile& file, int flags, std::int32_t backing_id) {
+void LivePassthrough::restore(LiveNode& node, PosixFile& file, std::int32_t backing_id) {
     auto& passed = node.passed;
-    const bool may_map = backing_id != 0 && (flags & O_ACCMODE) == O_RDWR && !file.looks_itself();
+    const bool may_map = backing_id != 0 && !file.looks_itself();  // also by one that was closed since
     auto own = may_map ? std::make_shared<const FileDescriptor>(open_again(file.descriptor())) : nullptr;
     bool is_first = false;
     {
@@ -230,7 +230,7 @@ void LivePassthrough::close(const LiveNodePtr& node) {
     }
     if (!may_be_mapped(*node)) return;
     const MutexLock lock(mutex_);
-    mapped_.push_back(node);
+    mapped_.push_back(node);  // counted in the record when it still is by the next tick
 }
 
 bool LivePassthrough::may_be_mapped(LiveNode& node) {
@@ -279,6 +279,7 @@ void LivePassthrough::tick() {
     });
     const MutexLock lock(mutex_);
     mapped_.insert(mapped_.end(), mapped.begin(), mapped.end());
+    if (record_ != nullptr) record_->set_mapped(mapped_.size());
 }
 
 PassthroughStatus LivePassthrough::status() const {

@@ -49,7 +49,9 @@ class LivePassthrough {
     /// `is_asked_for`: on file systems of any kind, and whatever the flags: the kernel holds on to O_APPEND
     /// and O_DIRECT of an open, also when F_SETFL of fcntl(2) takes them off, as dd does before an odd last
     /// block.
-    explicit LivePassthrough(bool is_asked_for) : is_asked_for_(is_asked_for) {}
+    /// `record`: is told how many files are watched that nobody has open; may be null.
+    explicit LivePassthrough(bool is_asked_for, LiveRecord* record = nullptr)
+        : is_asked_for_(is_asked_for), record_(record) {}
 
     /// From now on files may be passed through, of the device that `root` is on and of those that are judged
     /// like it. `ids` must outlive all opens. Ignores SIGIO, which breaks of leases send.
@@ -60,7 +62,7 @@ class LivePassthrough {
     /// open yet. Returns the number that the kernel registered; 0: the daemon reads and writes.
     std::int32_t open(LiveNode& node, PosixFile& file, int flags, bool is_wanted);
     /// Counts an open of an earlier daemon, whose answer was `backing_id`.
-    void restore(LiveNode& node, PosixFile& file, int flags, std::int32_t backing_id);
+    void restore(LiveNode& node, PosixFile& file, std::int32_t backing_id);
     /// The end of an open that was counted. The descriptors that came with it are closed before, but for those of a file
     /// that says otherwise (PosixFile::looks_itself).
     void close(const LiveNodePtr& node);
@@ -79,6 +81,7 @@ class LivePassthrough {
     bool is_judged_well(int file, std::uint64_t device) const;
 
     const bool is_asked_for_;
+    LiveRecord* const record_;
     mutable Mutex mutex_;
     BackingIds* ids_ TIERFS_GUARDED_BY(mutex_) = nullptr;
     std::uint64_t root_device_ TIERFS_GUARDED_BY(mutex_) = 0;

@@ -31,6 +31,13 @@ constexpr std::size_t kAlign = 8;
 
 enum class Kind : std::uint32_t { node = 1, name = 2 };
 
+/// The clock that times of birth are taken from.
+std::int64_t coarse_clock_ns() {
+    timespec now{};
+    ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    return to_ns(now);
+}
+
 }  // namespace
 
 struct LiveRecord::Header {
@@ -39,7 +46,9 @@ struct LiveRecord::Header {
     std::array<std::atomic<std::uint64_t>, 2> ends{};
     std::atomic<std::uint64_t> next_node{kFirstNode};
     std::atomic<std::uint64_t> next_handle{1};
-    std::atomic<std::uint64_t> locked{0};
+    std::atomic<std::uint64_t> locked{0}, mapped{0};
+    std::atomic<std::uint32_t> has_root{0};
+    PosixIdentity root;
     std::atomic<std::uint32_t> slots_used{0};     ///< no slot from here on was ever used
     std::atomic<std::uint32_t> is_incomplete{0};  ///< something could not be kept
 };
@@ -108,7 +117,18 @@ std::byte* LiveRecord::region(std::uint32_t number) const {
 
 bool LiveRecord::can_be_taken_over() const {
     const auto& now = header();
-    return now.generation != 0 && now.is_incomplete == 0 && now.locked == 0;
+    return now.generation != 0 && now.is_incomplete == 0 && now.locked == 0 && now.mapped == 0;
+}
+
+bool LiveRecord::keeps_root(const PosixIdentity& identity) {
+    if (header().has_root != 0) return header().root == identity;
+    header().root = identity;
+    header().has_root = 1;
+    return true;
+}
+
+void LiveRecord::set_mapped(std::uint64_t files) {
+    header().mapped = files;
 }
 
 void LiveRecord::set_locked(std::uint64_t files) {
@@ -174,6 +194,7 @@ std::vector<LiveRecord::Known> LiveRecord::nodes() const {
         auto& names = known.at(place->second).names;
         Name one{name.parent, std::string(text)};
         std::erase(names, one);
+        if (names.size() == kMostNames) names.erase(names.begin());
         names.push_back(std::move(one));
     }
     return known;
@@ -294,7 +315,7 @@ LiveRecord::Deed* LiveRecord::begin_deed(std::uint64_t unique) {
         if (!one.unique.compare_exchange_strong(free, kClaimed)) continue;
         one.is_done = 0;
         one.has_identity = 0;
-        one.begun_ns = wall_clock_ns();
+        one.begun_ns = coarse_clock_ns();
         one.unique.store(unique, std::memory_order_release);
         return &one;
     }

@@ -42,6 +42,11 @@ class LiveRecord {
     /// Files on which somebody has a lock, or waits for one.
     void set_locked(std::uint64_t files);
 
+    /// The root of the origin: false: it was another one for an earlier daemon.
+    [[nodiscard]] bool keeps_root(const PosixIdentity& identity);
+    /// Files that may be mapped and are open no more: nobody would watch them.
+    void set_mapped(std::uint64_t files);
+
     // ---- nodes
 
     struct Name {
@@ -51,6 +56,7 @@ class LiveRecord {
     };
     /// Of an entry, for set_lookups; 0: it could not be kept.
     using Place = std::uint64_t;
+    static constexpr std::size_t kMostNames = 8;
     struct Known {
         NodeId id = 0;
         PosixIdentity identity;

@@ -43,6 +43,8 @@ UNREACHED = {
     **{f"s3.{call}": "only with writes=back; tests/mount/write/test_back_crash.py has each of them"
        for call in ("copy.sync", "journal.open", "journal.record", "journal.sync", "journal.rename", "journal.unlink")},
     **{f"s3.copy.{call}": "only with writes=back; tests/mount/write/test_back_passthrough.py has each of them" for call in ("clone", "written", "stat", "lease")},
+    **{point: "only where writable mounts are taken over; tests/mount/write/test_takeover.py"
+       for point in ("live.record.make", "live.record.size", "keeper.line", "keeper.start")},
     "live.forget": "only on writable mounts; tests/mount/write/test_locks.py",
     "nvme.probe": "only of a device that failed; tests/mount/cache/test_devices.py has some",
     "fuse.notify": "only when an entry that the kernel knows has changed at the origin in time",

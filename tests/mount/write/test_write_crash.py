@@ -86,7 +86,7 @@ def acknowledged(lines):
 
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_acknowledged_writes_survive_the_daemon(origin, mount, folder, number):
-    m = mount(origin, {"rw": None, "supervisor": "off"})
+    m = mount(origin, {"rw": None})
     supervisor = m.status()["supervisor_pid"]
     with writing(WRITER, m.path, number, folder) as said:
         processes.wait_until(said.lines, what="something is written")
