@@ -1,4 +1,4 @@
-// What the next daemon of a writable mount needs of the one that died, as far as the supervisor holds it.
+// Takeover of writable mounts: the part that the supervisor has in it.
 #include <chrono>
 #include <cstdlib>
 #include <utility>
